@@ -1,0 +1,1 @@
+"""Adapters to the outside: recordings, Kafka, Alertmanager, the embedded broker."""

@@ -1,0 +1,399 @@
+"""Kafka for the commands: wait for it, make the topics, describe them, read one to its end.
+
+Every function takes ``client``: the keyword arguments that all aiokafka clients share, such as
+``bootstrap_servers``, ``security_protocol``, ``ssl_context`` and ``sasl_plain_password``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, Final
+
+from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
+
+from daom.errors import ConfigError, SinkRejected, SinkUnavailable, SourceError
+from daom.topics import TopicSpec
+
+Client = Mapping[str, object]
+
+ATTEMPT_S: Final = 5.0
+"""How long one attempt to reach a broker may take: a hung broker accepts and says nothing."""
+ANSWER_WITHIN_S: Final = 20.0
+NOTICE_EVERY_S: Final = 5.0
+SILENT_S: Final = 30.0
+"""How long a broker may deliver nothing while there is more to read."""
+
+# Less, and a slow handshake would look like a hung broker.
+_SHORTEST_ATTEMPT_S: Final = 1.0
+_FIRST_PAUSE_S: Final = 0.1
+_LONGEST_PAUSE_S: Final = 2.0
+_LEADERS_WITHIN_S: Final = 10.0
+_POLL_MS: Final = 200
+
+_READING: Final[Client] = {
+    "group_id": None,
+    "enable_auto_commit": False,
+    # A gap in the log must be an error, not a jump to its other side.
+    "auto_offset_reset": "none",
+    "fetch_max_wait_ms": 100,
+}
+
+_LOGGER: Final = logging.getLogger(__name__)
+_AIOKAFKA_LOGGER: Final = logging.getLogger("aiokafka")
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDescription:
+    """A topic as it is. ``config`` is empty where the broker does not tell."""
+
+    name: str
+    partitions: int
+    config: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsReport:
+    """What ``create_topics`` did.
+
+    Attributes:
+        created: Names of the topics that were made.
+        kept: Names of those that were there already, and were left as they are.
+        differences: One sentence for each kept topic that is not as asked.
+    """
+
+    created: tuple[str, ...]
+    kept: tuple[str, ...]
+    differences: tuple[str, ...]
+
+
+async def wait_for_broker(
+    client: Client, within_s: float, on_wait: Callable[[str], None] = _LOGGER.warning
+) -> None:
+    """Return once a broker answers; try again with growing pauses until then.
+
+    Args:
+        client: The aiokafka settings.
+        within_s: How long to wait in all; an attempt under way may add a second.
+        on_wait: Told at the first failure, and then every 5 s, who does not answer and why.
+
+    Raises:
+        ConfigError: If aiokafka refuses the settings themselves.
+        SinkUnavailable: If no broker answered in time: says why, a wrong password included.
+    """
+    began_s = time.monotonic()
+    notice_s, pause_s = began_s, _FIRST_PAUSE_S
+    while True:
+        left_s = began_s + within_s - time.monotonic()
+        try:
+            async with _admin(
+                client, answer_within_s=max(_SHORTEST_ATTEMPT_S, min(ATTEMPT_S, left_s))
+            ):
+                return
+        except SinkUnavailable as error:
+            now_s = time.monotonic()
+            left_s = began_s + within_s - now_s
+            if left_s <= 0.0:
+                raise SinkUnavailable(f"{error} (waited {within_s:g} s)") from error
+            if now_s >= notice_s:
+                on_wait(f"{error}; waiting up to {left_s:.0f} s more")
+                notice_s = now_s + NOTICE_EVERY_S
+        await asyncio.sleep(min(pause_s, left_s))
+        pause_s = min(2.0 * pause_s, _LONGEST_PAUSE_S)
+
+
+async def create_topics(client: Client, specs: Collection[TopicSpec]) -> TopicsReport:
+    """Make the topics that are missing, and wait until they can be written to.
+
+    A topic that exists is never changed. Calling it again, or from several processes at once, is
+    harmless.
+
+    Raises:
+        SinkRejected: If the broker refuses a topic: more copies than brokers, no permission.
+        SinkUnavailable: If no broker answers; calling again is safe.
+    """
+    names = [spec.name for spec in specs]
+    async with _admin(client) as admin:
+        before = {topic.name for topic in await _describe(admin, names)}
+        missing = [spec for spec in specs if spec.name not in before]
+        created = await _create(admin, missing) if missing else set()
+        await _wait_for_leaders(admin, created)
+        kept = {topic.name: topic for topic in await _describe(admin, names)}
+    differences = [
+        difference
+        for spec in specs
+        if spec.name in kept and spec.name not in created
+        for difference in _differences(spec, kept[spec.name])
+    ]
+    return TopicsReport(
+        created=tuple(name for name in names if name in created),
+        kept=tuple(name for name in names if name not in created),
+        differences=tuple(differences),
+    )
+
+
+async def describe_topics(client: Client, names: Collection[str]) -> list[TopicDescription]:
+    """Return those of ``names`` that exist, as they are, by name.
+
+    Raises:
+        SinkUnavailable: If no broker answers; calling again is safe.
+    """
+    async with _admin(client) as admin:
+        return await _describe(admin, names)
+
+
+async def read_topic(
+    client: Client,
+    topic: str,
+    *,
+    start: Mapping[int, int] | None = None,
+    partitions: Collection[int] | None = None,
+) -> AsyncGenerator[ConsumerRecord, None]:
+    """Yield every record that ``topic`` holds now; in log order within a partition.
+
+    It ends by itself, also while others go on writing: each partition's end is what its first
+    fetch told. No consumer group is joined and nothing is committed, so reading again reads the
+    same. Read it to its end, or close it (``contextlib.aclosing``).
+
+    Args:
+        client: The aiokafka settings.
+        topic: Its name.
+        start: First offset to read, by partition; the beginning of the log for the others.
+        partitions: Which partitions to read; all by default.
+
+    Raises:
+        SourceError: If there is no such topic or partition, the log no longer holds the first
+            offset, or the broker delivers nothing for 30 s although there is more.
+        SinkUnavailable: If no broker answers.
+    """
+    wanted = await _partitions(client, topic, partitions)
+    if not wanted:
+        return
+    consumer = AIOKafkaConsumer(**client, **_READING)
+    try:
+        with _bootstrap_reasons(client):
+            await consumer.start()
+        await _seek(consumer, wanted, start or {})
+        async for record in _until_the_end(consumer, wanted):
+            yield record
+    except KafkaError as error:
+        raise SourceError(f"topic {topic} cannot be read: {error}") from error
+    finally:
+        await consumer.stop()
+
+
+@asynccontextmanager
+async def _admin(client: Client, *, answer_within_s: float = ANSWER_WITHIN_S) -> AsyncIterator[Any]:
+    settings = {**client, "request_timeout_ms": max(1, round(1_000 * answer_within_s))}
+    try:
+        admin = AIOKafkaAdminClient(**settings)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"settings of the Kafka client: {error}") from error
+    try:
+        with _bootstrap_reasons(client):
+            await admin.start()
+        yield admin
+    except (KafkaError, OSError, TimeoutError) as error:
+        why = str(error) or type(error).__name__
+        raise SinkUnavailable(f"Kafka at {_address(client)}: {why}") from error
+    finally:
+        await admin.close()
+
+
+_MUTE_HINT: Final = " (does it hang, or expect another security_protocol?)"
+_REASONS: Final[ContextVar[list[str] | None]] = ContextVar("reasons", default=None)
+
+
+@contextmanager
+def _bootstrap_reasons(client: Client) -> Iterator[None]:
+    """Put into the error why a bootstrap failed, which aiokafka tells nobody but its logger."""
+    reasons: list[str] = []
+    level = _AIOKAFKA_LOGGER.getEffectiveLevel()
+
+    def keep(record: logging.LogRecord) -> bool:
+        if _REASONS.get() is not reasons:
+            return record.levelno >= level
+        reasons.append(_reason(record))
+        return False
+
+    own_level = _AIOKAFKA_LOGGER.level
+    if level > logging.WARNING:
+        _AIOKAFKA_LOGGER.setLevel(logging.WARNING)
+    _AIOKAFKA_LOGGER.addFilter(keep)
+    token = _REASONS.set(reasons)
+    try:
+        yield
+    except (KafkaError, OSError, TimeoutError) as error:
+        why = "; ".join(dict.fromkeys(reasons)) or f"{_address(client)}: {error!r}"
+        raise SinkUnavailable(f"no Kafka broker answers: {why}") from error
+    finally:
+        _REASONS.reset(token)
+        _AIOKAFKA_LOGGER.removeFilter(keep)
+        _AIOKAFKA_LOGGER.setLevel(own_level)
+
+
+def _reason(record: logging.LogRecord) -> str:
+    match record.args:
+        case (host, port, BaseException() as error):
+            text = str(error) or type(error).__name__
+            mute = isinstance(error, TimeoutError | ConnectionResetError) or "closed" in text
+            return f"{host}:{port}: {text}{_MUTE_HINT if mute else ''}"
+        case _:
+            return record.getMessage()
+
+
+def _address(client: Client) -> str:
+    servers = client.get("bootstrap_servers", "localhost")
+    return ",".join(servers) if isinstance(servers, list | tuple) else str(servers)
+
+
+async def _describe(admin: Any, names: Collection[str]) -> list[TopicDescription]:
+    counts = {name: count for name, (count, _) in (await _layout(admin)).items() if name in names}
+    configs = await _configs(admin, sorted(counts))
+    return [
+        TopicDescription(name, count, configs.get(name, {}))
+        for name, count in sorted(counts.items())
+    ]
+
+
+async def _layout(admin: Any) -> dict[str, tuple[int, bool]]:
+    """Return, for every topic, its partition count and whether all of them have a leader."""
+    # Asking for all, since a broker may make a topic that is asked for by name.
+    return {
+        topic["topic"]: (
+            len(topic["partitions"]),
+            all(partition["leader"] >= 0 for partition in topic["partitions"]),
+        )
+        for topic in await admin.describe_topics()
+        if topic["partitions"]
+    }
+
+
+async def _configs(admin: Any, names: Collection[str]) -> dict[str, dict[str, str]]:
+    if not names:
+        return {}
+    resources = [ConfigResource(ConfigResourceType.TOPIC, name) for name in names]
+    try:
+        answers = await admin.describe_configs(resources)
+    except KafkaError as error:
+        _LOGGER.info("the broker does not tell the settings of topics: %s", error)
+        return {}
+    # By position, as the protocol has it: aiokafka's names of these fields differ by version.
+    return {
+        name: {entry[0]: entry[1] for entry in entries if entry[1] is not None}
+        for answer in answers
+        for code, _, _, name, entries in answer.resources
+        if code == 0
+    }
+
+
+async def _create(admin: Any, specs: Collection[TopicSpec]) -> set[str]:
+    """Return the names of those that were made; another process may have made the rest."""
+    answer = await admin.create_topics(
+        [
+            NewTopic(s.name, s.partitions, s.replication_factor, topic_configs=dict(s.config))
+            for s in specs
+        ]
+    )
+    created: set[str] = set()
+    refusals: list[tuple[bool, str]] = []
+    for name, code, *message in answer.topic_errors:
+        if code == 0:
+            created.add(name)
+        elif code != TopicAlreadyExistsError.errno:
+            kind = for_code(code)
+            why = next(filter(None, message), kind.__name__)
+            refusals.append((kind.retriable, f"topic {name}: {why}"))
+    if refusals:
+        whether = SinkUnavailable if all(retriable for retriable, _ in refusals) else SinkRejected
+        raise whether("; ".join(text for _, text in refusals))
+    return created
+
+
+async def _wait_for_leaders(admin: Any, names: Collection[str]) -> None:
+    deadline_s = time.monotonic() + _LEADERS_WITHIN_S
+    while names:
+        layout = await _layout(admin)
+        leaderless = [name for name in names if not layout.get(name, (0, False))[1]]
+        if not leaderless:
+            return
+        if time.monotonic() > deadline_s:
+            raise SinkUnavailable(
+                f"topics without a leader {_LEADERS_WITHIN_S:g} s after they were made: "
+                + ", ".join(sorted(leaderless))
+            )
+        await asyncio.sleep(_FIRST_PAUSE_S)
+
+
+def _differences(spec: TopicSpec, found: TopicDescription) -> Iterator[str]:
+    if found.partitions != spec.partitions:
+        yield f"{spec.name} has {found.partitions} partitions; {spec.partitions} were asked for"
+    wanted, policy = spec.config.get("cleanup.policy"), found.config.get("cleanup.policy")
+    if wanted and policy and set(wanted.split(",")) != set(policy.split(",")):
+        yield f"{spec.name} has cleanup.policy={policy}; {wanted} was asked for"
+
+
+async def _partitions(
+    client: Client, topic: str, partitions: Collection[int] | None
+) -> list[TopicPartition]:
+    async with _admin(client) as admin:
+        count, _ = (await _layout(admin)).get(topic, (0, False))
+    if not count:
+        raise SourceError(f"there is no topic {topic} on Kafka at {_address(client)}")
+    wanted = range(count) if partitions is None else sorted(partitions)
+    unknown = [number for number in wanted if not 0 <= number < count]
+    if unknown:
+        raise SourceError(f"topic {topic} has partitions 0 to {count - 1}; got {unknown}")
+    return [TopicPartition(topic, number) for number in wanted]
+
+
+async def _seek(
+    consumer: Any, partitions: Collection[TopicPartition], start: Mapping[int, int]
+) -> None:
+    consumer.assign(partitions)
+    beginnings = await consumer.beginning_offsets(partitions)
+    for where, beginning in beginnings.items():
+        offset = start.get(where.partition, beginning)
+        if offset < beginning:
+            raise SourceError(
+                f"{where.topic}/{where.partition} begins at offset {beginning}; "
+                f"{offset} is no longer there"
+            )
+        consumer.seek(where, offset)
+
+
+async def _until_the_end(
+    consumer: Any, partitions: Collection[TopicPartition]
+) -> AsyncIterator[ConsumerRecord]:
+    # The end comes from the fetches: a broker's answer to "latest" may be too low (the embedded
+    # broker's is, when a batch holds several records), and a topic in use has no quiet moment.
+    ends: dict[TopicPartition, int] = {}
+    unread = set(partitions)
+    heard_s = time.monotonic()
+    while unread:
+        fetched = await consumer.getmany(*unread, timeout_ms=_POLL_MS)
+        for where in unread - ends.keys():
+            if (end := consumer.highwater(where)) is not None:
+                ends[where] = end
+        for where, records in fetched.items():
+            for record in records:
+                if record.offset < ends[where]:
+                    yield record
+        finished = {w for w in unread & ends.keys() if await consumer.position(w) >= ends[w]}
+        unread -= finished
+        consumer.pause(*finished)
+        now_s = time.monotonic()
+        if fetched or finished:
+            heard_s = now_s
+        elif now_s - heard_s > SILENT_S:
+            raise SourceError(
+                f"the broker delivers nothing more of {sorted(unread)} for {SILENT_S:g} s"
+            )

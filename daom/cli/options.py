@@ -1,0 +1,52 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from daom.config import Config, load_config
+
+config_option: Final = click.option(
+    "--config",
+    "config_path",
+    type=click.Path(path_type=Path, dir_okay=False),
+    envvar="DAOM_CONFIG",
+    help="YAML file with the settings; every value can be overridden by the environment.",
+)
+
+json_option: Final = click.option(
+    "--json", "as_json", is_flag=True, help="Print JSON for scripts instead of text for people."
+)
+
+brokers_option: Final = click.option(
+    "--brokers", metavar="HOST:PORT,...", help="Kafka to use, instead of the configured one."
+)
+
+
+def configured(config_path: Path | None, brokers: str | None = None) -> Config:
+    """Return the configuration that a command runs under."""
+    environment = dict(os.environ)
+    if brokers is not None:
+        environment["DAOM_KAFKA__BOOTSTRAP_SERVERS"] = brokers
+    return load_config(config_path, environment)
+
+
+def log_to_stderr(level: int = logging.INFO) -> None:
+    """Send log lines to standard error, one clear line each; libraries only where it matters."""
+    logging.basicConfig(
+        level=logging.WARNING, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s"
+    )
+    for ours in ("daom", "streams", "connectors"):
+        logging.getLogger(ours).setLevel(level)
+    # What it says while a broker is away is said once, by us.
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
+
+
+Command = Callable[..., Any]

@@ -1,0 +1,482 @@
+"""Bytes to records and back: JSON and MessagePack, one schema, every fault named.
+
+A record is used as far as it can be. A fault in the envelope (no model, wrong schema version,
+columns of unequal length) condemns the whole record and is raised; a fault in single values
+(a NaN, a negative duration) costs just those values and is returned beside the record. Either
+way the caller dead-letters the raw bytes with the reason and counts it by kind.
+
+``null`` means "not measured" and is no fault. In MessagePack a numeric column is a little-endian
+float32 buffer (float64 for ``end_s``), or a list like in JSON.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple, NoReturn, cast
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from daom.errors import MalformedRecord
+from daom.events import (
+    EMPTY_TABLE,
+    ChangeEvent,
+    ChangeKind,
+    GpuSample,
+    Output,
+    Record,
+    Source,
+    Table,
+    TelemetryBatch,
+    Tick,
+)
+
+FAULT_KINDS: Final = (
+    "tombstone",
+    "too_large",
+    "not_decodable",
+    "unknown_schema",
+    "schema_version",
+    "missing_field",
+    "wrong_type",
+    "columns_unequal",
+    "not_finite",
+    "negative",
+    "time_out_of_range",
+    "time_outside_batch",
+    "wrong_key",
+    "internal_error",
+)
+SCHEMA_VERSION: Final = 1
+DEFAULT_MAX_BYTES: Final = 4 * 2**20
+MAX_COLUMNS: Final = 64
+MAX_UNIX_S: Final = 32_503_680_000.0
+"""The year 3000. Milliseconds sent as seconds land far beyond it."""
+ROW_TIME_SLACK_S: Final = 60.0
+"""How far a row may lie outside the span its batch declares; the span is then widened."""
+
+_TABLES: Final = ("requests", "steps")
+_NON_NEGATIVE_SUFFIXES: Final = ("_s", "tokens", "_total", "_bytes")
+_NON_NEGATIVE_NAMES: Final = frozenset({"running", "waiting", "preemptions", "kv_usage"})
+_CHANGE_KINDS: Final[Mapping[str, ChangeKind]] = {
+    "deploy": "deploy",
+    "deployment": "deploy",
+    "config": "config",
+    "configuration": "config",
+    "lora": "lora",
+    "lora_swap": "lora",
+    "restart": "restart",
+    "scale": "scale",
+    "stop": "stop",
+    "maintenance": "maintenance",
+    "maintenance_window": "maintenance",
+}
+
+
+class Decoded(NamedTuple):
+    """A usable record, and the faults of the values that had to be left out of it."""
+
+    record: Record
+    faults: tuple[MalformedRecord, ...]
+
+
+def decode(
+    value: bytes | None, *, logged_s: float | None = None, max_bytes: int = DEFAULT_MAX_BYTES
+) -> Decoded:
+    """Return the record that ``value`` holds, JSON or MessagePack.
+
+    Args:
+        value: The message as it came; None is a tombstone.
+        logged_s: When the log took the record, if the log says; a ``logged_s`` in it wins.
+        max_bytes: Longer messages are refused unread.
+
+    Raises:
+        MalformedRecord: If nothing of it can be used; ``kind`` and ``field`` say why.
+    """
+    if value is None:
+        raise MalformedRecord("tombstone", "", "a null value; telemetry is never deleted by key")
+    if len(value) > max_bytes:
+        raise MalformedRecord(
+            "too_large", "", f"{len(value)} bytes; at most {max_bytes} are allowed"
+        )
+    fields = _parse(value)
+    name = _schema_name(fields)
+    source = _source(fields)
+    own_logged_s = _time(fields, "logged_s")
+    logged_s = logged_s if own_logged_s is None else own_logged_s
+    faults: list[MalformedRecord] = []
+    record: Record
+    if name == "TelemetryBatch":
+        record = _telemetry(fields, source, logged_s, faults)
+    elif name == "GpuSample":
+        record = _gpu_sample(fields, source, logged_s, faults)
+    elif name == "ChangeEvent":
+        record = _change_event(fields, source, logged_s)
+    else:
+        record = Tick(source=source, time_s=_required_time(fields, "time_s"), logged_s=logged_s)
+    return Decoded(record, tuple(faults))
+
+
+def _parse(value: bytes) -> dict[str, Any]:
+    is_json = value.lstrip()[:1] == b"{"
+    try:
+        fields = msgspec.json.decode(value) if is_json else msgspec.msgpack.decode(value)
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        form = "JSON" if is_json else "MessagePack (and not JSON, which begins with '{')"
+        raise MalformedRecord("not_decodable", "", f"not {form}: {error}") from error
+    if not isinstance(fields, dict):
+        raise MalformedRecord(
+            "wrong_type", "", f"a {type(fields).__name__}; a map with 'schema' is needed"
+        )
+    return fields
+
+
+def _schema_name(fields: dict[str, Any]) -> str:
+    schema = fields.get("schema")
+    if not isinstance(schema, str):
+        raise MalformedRecord(
+            "missing_field", "schema", f"got {schema!r}; needed, such as 'TelemetryBatch/1'"
+        )
+    name, _, version = schema.partition("/")
+    if name not in {"TelemetryBatch", "GpuSample", "ChangeEvent", "Tick"}:
+        raise MalformedRecord(
+            "unknown_schema",
+            "schema",
+            f"got {schema[:80]!r}; allowed: TelemetryBatch, GpuSample, ChangeEvent, Tick",
+        )
+    if version != str(SCHEMA_VERSION):
+        raise MalformedRecord(
+            "schema_version",
+            "schema",
+            f"got {schema[:80]!r}; this version reads {name}/{SCHEMA_VERSION}",
+        )
+    return name
+
+
+def _source(fields: dict[str, Any]) -> Source:
+    if "source" not in fields:
+        raise MalformedRecord("missing_field", "source", "needed, with at least 'model'")
+    try:
+        source = msgspec.convert(fields["source"], Source)
+    except msgspec.ValidationError as error:
+        kind = "missing_field" if "missing required" in str(error) else "wrong_type"
+        raise MalformedRecord(kind, "source", str(error)) from error
+    if not source.model:
+        raise MalformedRecord("missing_field", "source.model", "is empty; name the model")
+    return source
+
+
+def _time(fields: dict[str, Any], name: str) -> float | None:
+    value = fields.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise MalformedRecord("wrong_type", name, f"got {value!r:.80}; Unix seconds are needed")
+    if not math.isfinite(value):
+        raise MalformedRecord("not_finite", name, f"got {value!r}; Unix seconds are needed")
+    if not 0.0 <= value <= MAX_UNIX_S:
+        raise MalformedRecord(
+            "negative" if value < 0 else "time_out_of_range",
+            name,
+            f"got {value!r}; Unix seconds from 0 to {MAX_UNIX_S:.0f} (the year 3000) are allowed",
+        )
+    return float(value)
+
+
+def _required_time(fields: dict[str, Any], name: str) -> float:
+    value = _time(fields, name)
+    if value is None:
+        raise MalformedRecord("missing_field", name, "needed, in Unix seconds")
+    return value
+
+
+def _telemetry(
+    fields: dict[str, Any],
+    source: Source,
+    logged_s: float | None,
+    faults: list[MalformedRecord],
+) -> TelemetryBatch:
+    start_s, end_s = _time(fields, "start_s"), _time(fields, "end_s")
+    parsed = [_Columns(name, fields[name], faults) for name in _TABLES if fields.get(name)]
+    if end_s is None:
+        lasts = [float(c.end_s.max()) for c in parsed if c.end_s is not None and c.end_s.size]
+        if not lasts or not math.isfinite(max(lasts)):
+            raise MalformedRecord("missing_field", "end_s", "needed, in Unix seconds")
+        end_s = max(lasts)
+    if start_s is not None and start_s > end_s:
+        raise MalformedRecord(
+            "time_out_of_range", "start_s", f"got {start_s!r}, after end_s {end_s!r}"
+        )
+    earliest_s = end_s if start_s is None else start_s
+    tables = {c.name: c.table(earliest_s, end_s, faults) for c in parsed}
+    times = [t.end_s for t in tables.values() if t.rows]
+    if times:
+        earliest_s = min(earliest_s, *(float(t.min()) for t in times))
+        end_s = max(end_s, *(float(t.max()) for t in times))
+    return TelemetryBatch(
+        source=source,
+        start_s=earliest_s,
+        end_s=end_s,
+        requests=tables.get("requests", EMPTY_TABLE),
+        steps=tables.get("steps", EMPTY_TABLE),
+        gauges=_numbers(fields.get("gauges"), "gauges", faults),
+        logged_s=logged_s,
+    )
+
+
+class _Columns:
+    """The columns of one table as they came, checked value by value."""
+
+    def __init__(self, name: str, raw: object, faults: list[MalformedRecord]) -> None:
+        if not isinstance(raw, dict):
+            _refuse("wrong_type", name, raw, "a map from column names to columns is needed")
+        if len(raw) > MAX_COLUMNS:
+            _refuse("too_large", name, f"{len(raw)} columns", f"at most {MAX_COLUMNS} are allowed")
+        self.name = name
+        self.end_s: NDArray[np.float64] | None = None
+        self.columns: dict[str, NDArray[np.float32]] = {}
+        self.text: dict[str, list[str | None]] = {}
+        for column, values in raw.items():
+            field = f"{name}.{column}"
+            if column == "end_s":
+                self.end_s = cast("NDArray[np.float64]", _numeric(values, field, np.dtype("<f8")))
+            elif _is_text(values):
+                self.text[column] = values
+            else:
+                numbers = cast("NDArray[np.float32]", _numeric(values, field, np.dtype("<f4")))
+                self.columns[column] = _usable(numbers, values, field, faults)
+        self.rows = self._common_length()
+
+    def _common_length(self) -> int:
+        lengths = {name: len(values) for name, values in (self.columns | self.text).items()}
+        if self.end_s is not None:
+            lengths["end_s"] = self.end_s.size
+        if len(set(lengths.values())) > 1:
+            _refuse("columns_unequal", self.name, lengths, "all columns need one length")
+        return next(iter(lengths.values()), 0)
+
+    def table(self, start_s: float, end_s: float, faults: list[MalformedRecord]) -> Table:
+        if self.end_s is None:
+            times = np.full(self.rows, end_s)
+            return Table(end_s=times, columns=self.columns, text=self.text)
+        lo, hi = start_s - ROW_TIME_SLACK_S, end_s + ROW_TIME_SLACK_S
+        if not self.rows or (self.end_s.min() >= lo and self.end_s.max() <= hi):
+            return Table(end_s=self.end_s, columns=self.columns, text=self.text)
+        keep = (self.end_s >= lo) & (self.end_s <= hi)
+        first = int(np.argmin(keep))
+        faults.append(
+            MalformedRecord(
+                "time_outside_batch",
+                f"{self.name}.end_s[{first}]",
+                f"got {float(self.end_s[first])!r}; within {ROW_TIME_SLACK_S:.0f} s of the batch's "
+                f"{start_s!r} to {end_s!r} is allowed; {int((~keep).sum())} rows left out",
+            )
+        )
+        kept = np.flatnonzero(keep).tolist()
+        return Table(
+            end_s=self.end_s[keep],
+            columns={name: values[keep] for name, values in self.columns.items()},
+            text={name: [values[i] for i in kept] for name, values in self.text.items()},
+        )
+
+
+def _refuse(kind: str, field: str, got: object, allowed: str) -> NoReturn:
+    raise MalformedRecord(kind, field, f"got {got!r:.200}; {allowed}")
+
+
+def _is_text(values: object) -> bool:
+    return (
+        isinstance(values, list)
+        and any(isinstance(v, str) for v in values)
+        and all(v is None or isinstance(v, str) for v in values)
+    )
+
+
+def _numeric(values: object, field: str, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return ``values`` as an array of ``dtype``, None as NaN."""
+    if isinstance(values, bytes):
+        if len(values) % dtype.itemsize:
+            _refuse(
+                "wrong_type",
+                field,
+                f"{len(values)} bytes",
+                f"a whole number of little-endian float{8 * dtype.itemsize} is needed",
+            )
+        return np.frombuffer(values, dtype)
+    if not isinstance(values, list):
+        _refuse("wrong_type", field, values, "a list of numbers, or a buffer, is needed")
+    wrong = next((v for v in values if not isinstance(v, int | float | None)), None)
+    if wrong is not None:
+        _refuse("wrong_type", field, wrong, "a number or null is needed")
+    try:
+        with np.errstate(over="ignore"):
+            return np.array(values, np.float64).astype(dtype)
+    except OverflowError:
+        _refuse("not_finite", field, "an integer beyond float64", "a number is needed")
+
+
+def _usable(
+    numbers: NDArray[np.float32], values: object, field: str, faults: list[MalformedRecord]
+) -> NDArray[np.float32]:
+    """Return ``numbers`` with what cannot be a measurement replaced by NaN."""
+    if not numbers.size:
+        return numbers
+    low, high = float(numbers.min()), float(numbers.max())
+    lowest = 0.0 if _is_non_negative(field.rpartition(".")[2]) else -math.inf
+    if low >= lowest and math.isfinite(low) and math.isfinite(high):
+        return numbers
+    not_finite = ~np.isfinite(numbers)
+    if isinstance(values, list):
+        not_finite &= np.array([v is not None for v in values])
+    negative = numbers < lowest
+    usable = numbers.astype(np.float32)
+    for kind, bad, allowed in (
+        ("not_finite", not_finite, "a finite number, or null for 'not measured', is needed"),
+        ("negative", negative, "0 or more is allowed"),
+    ):
+        if bad.any():
+            first = int(np.argmax(bad))
+            faults.append(
+                MalformedRecord(
+                    kind,
+                    f"{field}[{first}]",
+                    f"got {float(numbers[first])!r}; {allowed}; {int(bad.sum())} values left out",
+                )
+            )
+            usable[bad] = np.nan
+    return usable
+
+
+def _is_non_negative(column: str) -> bool:
+    return column.endswith(_NON_NEGATIVE_SUFFIXES) or column in _NON_NEGATIVE_NAMES
+
+
+def _numbers(raw: object, field: str, faults: list[MalformedRecord]) -> dict[str, float]:
+    if raw is None:
+        return {}
+    if not isinstance(raw, dict):
+        _refuse("wrong_type", field, raw, "a map from names to numbers is needed")
+    numbers: dict[str, float] = {}
+    for name, value in raw.items():
+        if value is None:
+            continue
+        path = f"{field}.{name}"
+        if not isinstance(value, int | float):
+            kind, allowed = "wrong_type", "a number is needed"
+        elif not math.isfinite(value):
+            kind, allowed = "not_finite", "a finite number is needed"
+        elif value < 0 and _is_non_negative(name):
+            kind, allowed = "negative", "0 or more is allowed"
+        else:
+            numbers[name] = float(value)
+            continue
+        faults.append(MalformedRecord(kind, path, f"got {value!r:.80}; {allowed}; left out"))
+    return numbers
+
+
+def _gpu_sample(
+    fields: dict[str, Any],
+    source: Source,
+    logged_s: float | None,
+    faults: list[MalformedRecord],
+) -> GpuSample:
+    raw = fields.get("gpus")
+    if not isinstance(raw, list) or not all(isinstance(gpu, dict) for gpu in raw):
+        _refuse("wrong_type", "gpus", raw, "a list of maps, one a GPU, is needed")
+    gpus: list[Mapping[str, float | str]] = []
+    for i, gpu in enumerate(raw):
+        words = {name: value for name, value in gpu.items() if isinstance(value, str)}
+        rest = {n: v for n, v in gpu.items() if n not in words and not isinstance(v, list | dict)}
+        gpus.append({**words, **_numbers(rest, f"gpus[{i}]", faults)})
+    return GpuSample(
+        source=source,
+        time_s=_required_time(fields, "time_s"),
+        gpus=tuple(gpus),
+        logged_s=logged_s,
+    )
+
+
+def _change_event(fields: dict[str, Any], source: Source, logged_s: float | None) -> ChangeEvent:
+    kind = fields.get("kind")
+    if not isinstance(kind, str):
+        _refuse("missing_field", "kind", kind, f"one of {', '.join(sorted(_CHANGE_KINDS))}")
+    known = _CHANGE_KINDS.get(kind, "other")
+    detail = _words(fields, "detail")
+    if known == "other":
+        detail = f"{kind}: {detail}" if detail else kind
+    return ChangeEvent(
+        source=source,
+        time_s=_required_time(fields, "time_s"),
+        kind=known,
+        version=_words(fields, "version") or source.version,
+        detail=detail,
+        until_s=_time(fields, "until_s"),
+        logged_s=logged_s,
+    )
+
+
+def _words(fields: dict[str, Any], name: str) -> str | None:
+    value = fields.get(name)
+    if value is not None and not isinstance(value, str):
+        _refuse("wrong_type", name, value, "words are needed")
+    return value
+
+
+def encode_json(record: Record) -> bytes:
+    """Return ``record`` as one line of JSON, without the line's end."""
+    return msgspec.json.encode(_wire(record, _json_column))
+
+
+def encode_msgpack(record: Record) -> bytes:
+    """Return ``record`` as MessagePack, columns as buffers: the fast form."""
+    return msgspec.msgpack.encode(_wire(record, _buffer_column))
+
+
+def _wire(record: Record, column: Any) -> dict[str, Any]:
+    wire: dict[str, Any] = {"schema": f"{type(record).__name__}/{SCHEMA_VERSION}"}
+    for name in record.__struct_fields__:
+        value = getattr(record, name)
+        if isinstance(value, Table):
+            if not value.columns and not value.rows:
+                continue
+            arrays: dict[str, NDArray[Any]] = {"end_s": value.end_s, **value.columns}
+            value = {n: column(array) for n, array in arrays.items()} | dict(value.text)
+        elif value is None or (name == "gauges" and not value):
+            continue
+        wire[name] = value
+    return wire
+
+
+def _json_column(array: NDArray[Any]) -> list[float | None]:
+    # The shortest decimal that is the same float32: 0.021, not 0.020999999716877937.
+    numbers = array.astype(str).astype(np.float64).tolist()
+    return [None if math.isnan(number) else number for number in numbers]
+
+
+def _buffer_column(array: NDArray[Any]) -> bytes | list[float | None]:
+    # NaN in a buffer is a fault; "not measured" travels as null, so such a column is a list.
+    if np.isnan(array).any():
+        return _json_column(array)
+    return array.astype("<f8" if array.dtype == np.float64 else "<f4").tobytes()
+
+
+def encode_output(output: Output) -> bytes:
+    """Return ``output`` as one line of JSON: the same bytes on every run."""
+    return msgspec.json.encode(output)
+
+
+_OUTPUT_DECODER: Final = msgspec.json.Decoder(Output)
+
+
+def decode_output(value: bytes) -> Output:
+    """Return the output that ``encode_output`` wrote.
+
+    Raises:
+        MalformedRecord: If ``value`` is no output of this version.
+    """
+    try:
+        return _OUTPUT_DECODER.decode(value)
+    except msgspec.DecodeError as error:
+        raise MalformedRecord("not_decodable", "", f"not an output of DAOM: {error}") from error

@@ -1,0 +1,153 @@
+"""What one cycle says about possible alerts: drift, silence, stall."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from daom.engine import EngineState
+from daom.lifecycle import Condition, Severity
+from detectors.protocol import DriftScore
+
+DRIFT: Final = "LatencyDrift"
+ENGINE_SILENT: Final = "EngineSilent"
+ENGINE_STALLED: Final = "EngineStalled"
+CELL_SILENT: Final = "CellSilent"
+
+_STALL_REQUESTS: Final = 3.0
+"""An engine that reports requests only is stalled after this many of its longest requests,"""
+_STALL_REQUESTS_MIN_S: Final = 300.0
+"""and not before this long."""
+
+
+@dataclass(frozen=True, slots=True)
+class DriftRules:
+    """When a drift score matters.
+
+    Args:
+        min_slowdown: Smaller relative slowdowns raise nothing, however significant.
+        critical_slowdown: From here on the alert is critical: 1.0 is twice as slow.
+        threshold_alone: The threshold raises the alert, drift or no drift (preset sits2026).
+    """
+
+    min_slowdown: float = 0.1
+    critical_slowdown: float = 1.0
+    threshold_alone: bool = False
+
+    def condition(
+        self, engine: str | None, signal: str, score: DriftScore, threshold_s: float | None
+    ) -> Condition:
+        """Return what ``score`` says about the drift alert of one series."""
+        exceeds = _exceeds(score, threshold_s)
+        drifts = self._raises(score, threshold_s)
+        return Condition(
+            name=DRIFT,
+            engine=engine,
+            signal=signal,
+            active=None if score.drifting is None else drifts or exceeds,
+            clear=not exceeds and not (score.suspected and score.direction == "slower"),
+            severity=self._severity(score),
+            attribution=score.attribution,
+            drifting=drifts,
+            annotations=_describe(engine, signal, score, threshold_s),
+        )
+
+    def _raises(self, score: DriftScore, threshold_s: float | None) -> bool:
+        """Return whether the series has become slower by enough to matter."""
+        if score.drifting is None:
+            return False
+        if self.threshold_alone:
+            return _exceeds(score, threshold_s)
+        slower = score.drifting and score.direction == "slower"
+        return slower and score.slowdown >= self.min_slowdown
+
+    def _severity(self, score: DriftScore) -> Severity:
+        if score.attribution == "workload":
+            return "info"
+        return "critical" if score.slowdown >= self.critical_slowdown else "warning"
+
+
+def _exceeds(score: DriftScore, threshold_s: float | None) -> bool:
+    return score.p99_s is not None and threshold_s is not None and score.p99_s > threshold_s
+
+
+def _describe(
+    engine: str | None, signal: str, score: DriftScore, threshold_s: float | None
+) -> dict[str, str]:
+    whose = f"engine {engine}" if engine else "the fleet"
+    words = {"summary": f"{signal} of {whose} is {_against_reference(score.slowdown)}"}
+    numbers = {
+        "p99_s": score.p99_s,
+        "threshold_s": threshold_s,
+        "kl_nats": score.kl_nats,
+        "workload_nats": score.workload_nats,
+        "service_nats": score.service_nats,
+    }
+    words |= {name: f"{value:.6g}" for name, value in numbers.items() if value is not None}
+    return words | {"attribution": score.attribution, "samples": str(score.samples)}
+
+
+def _against_reference(slowdown: float) -> str:
+    if slowdown >= 1.0:
+        return f"{1.0 + slowdown:.3g} times its reference"
+    return f"{abs(slowdown):.0%} {'above' if slowdown >= 0.0 else 'below'} its reference"
+
+
+def silence_condition(
+    name: str, engine: EngineState, now_s: float, silent_after_s: float, *, cell_silent: bool
+) -> Condition:
+    """Return whether an engine has fallen silent while its cell moved on."""
+    silent_s = now_s - engine.last_s
+    silent = silent_s > silent_after_s
+    return Condition(
+        name=ENGINE_SILENT,
+        engine=name,
+        signal=None,
+        # Where the whole cell is silent, nothing can be said about one engine.
+        active=None if cell_silent else silent,
+        clear=not silent,
+        severity="critical",
+        annotations={
+            "summary": f"engine {name} has sent nothing for {silent_s:.0f} s while others have",
+            "last_record_s": f"{engine.last_s:.3f}",
+        },
+    )
+
+
+def stall_condition(
+    name: str, engine: EngineState, now_s: float, stalled_after_s: float
+) -> Condition:
+    """Return whether an engine reports work in flight but finishes none of it."""
+    idle_s = now_s - engine.progress_s
+    patience_s = stalled_after_s
+    if not engine.reports_steps:
+        patience_s = max(_STALL_REQUESTS_MIN_S, _STALL_REQUESTS * engine.longest_request_s)
+    stalled = engine.in_flight > 0 and idle_s > patience_s
+    reporting = now_s - engine.last_s <= stalled_after_s
+    return Condition(
+        name=ENGINE_STALLED,
+        engine=name,
+        signal=None,
+        active=stalled if reporting else None,
+        clear=not stalled,
+        severity="critical",
+        annotations={
+            "summary": f"engine {name} has {engine.in_flight:.0f} requests in flight "
+            f"and has finished nothing for {idle_s:.0f} s",
+            "last_progress_s": f"{engine.progress_s:.3f}",
+        },
+    )
+
+
+def cell_silence_condition(last_record_s: float, now_s: float, silent_after_s: float) -> Condition:
+    """Return whether the whole cell is silent; only a Tick can tell."""
+    silent_s = now_s - last_record_s
+    return Condition(
+        name=CELL_SILENT,
+        engine=None,
+        signal=None,
+        active=silent_s > silent_after_s,
+        clear=silent_s <= silent_after_s,
+        severity="critical",
+        annotations={"summary": f"no engine of the model has sent anything for {silent_s:.0f} s"},
+    )

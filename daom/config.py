@@ -1,0 +1,315 @@
+"""The configuration: one YAML file, every value overridable by the environment.
+
+``DAOM_KAFKA__BOOTSTRAP_SERVERS=b1:9092,b2:9092`` overrides ``kafka: bootstrap_servers:``; two
+underscores go one level down. A wrong value stops the start with one message that names where it
+came from, the field, the value and what is allowed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, Self
+
+import yaml
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+from daom.errors import ConfigError
+
+ENV_PREFIX: Final = "DAOM_"
+_NOT_CONFIG: Final = frozenset({"DAOM_CONFIG", "DAOM_KAFKA_SCRIPT", "DAOM_TEST_KAFKA"})
+Seconds = Annotated[float, Field(gt=0.0, le=366 * 86_400.0)]
+
+
+def _split_commas(value: object) -> object:
+    return [part.strip() for part in value.split(",")] if isinstance(value, str) else value
+
+
+Words = Annotated[tuple[str, ...], BeforeValidator(_split_commas)]
+
+
+class Section(BaseModel):
+    """A part of the configuration: unknown fields are refused, values never change."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class KafkaConfig(Section):
+    """Where Kafka is, and how its topics are laid out."""
+
+    bootstrap_servers: Annotated[Words, Field(min_length=1)] = ("localhost:9092",)
+    """Brokers to ask first, host:port."""
+    topic_prefix: str = Field(default="daom", pattern=r"^[A-Za-z0-9._-]{1,100}$")
+    """Topics are named PREFIX.telemetry, PREFIX.alerts and so on."""
+    group: str = Field(default="daom-worker", min_length=1)
+    """Consumer group of the workers: the partitions are shared among its members."""
+    partitions: int = Field(default=16, ge=1, le=1_000)
+    """Partitions of a topic that ``daom topics create`` makes."""
+    replication_factor: int = Field(default=1, ge=1, le=10)
+    """Copies of each partition: 3 in production."""
+    retention_s: Seconds = 30 * 86_400.0
+    """How long telemetry is kept: what a replay can go back to."""
+    session_timeout_s: Seconds = 10.0
+    """A worker that is silent for so long has died."""
+    rebalance_timeout_s: Seconds = 30.0
+    """How long a rebalance waits for the members."""
+
+    def client(self) -> dict[str, object]:
+        """Return the keyword arguments that all aiokafka clients share."""
+        return {"bootstrap_servers": list(self.bootstrap_servers)}
+
+
+class SignalConfig(Section):
+    """A monitored column of the telemetry."""
+
+    table: Literal["requests", "steps"] = "requests"
+    """The table that the column is in."""
+    column: str | None = None
+    """The column; the signal's own name unless given."""
+    workload: str | None = None
+    """The column that explains it: rows are compared with rows of like workload."""
+    workload_base: float = Field(default=128.0, gt=0.0)
+    """Upper end of the lowest workload stratum: 2 times a power of 4."""
+    slo_s: float | None = Field(default=None, gt=0.0)
+    """Base SLO of the signal in seconds: needed by presets that learn no threshold."""
+
+    @model_validator(mode="after")
+    def _base_is_a_stratum_end(self) -> Self:
+        allowed = [2.0 * 4.0**k for k in range(-4, 12)]
+        if self.workload_base not in allowed:
+            raise ValueError(
+                f"workload_base={self.workload_base:g} is not 2 times a power of 4: "
+                "2, 8, 32, 128, 512, 2048, ..."
+            )
+        return self
+
+
+class DetectorConfig(Section):
+    """How drift is found (preset default)."""
+
+    window_panes: int = Field(default=6, ge=1, le=1_000)
+    """A window holds at least so many panes,"""
+    window_samples: int = Field(default=60, ge=20)
+    """and at least so many samples,"""
+    max_window_panes: int = Field(default=180, ge=1)
+    """but looks back no further."""
+    reference_blocks: int = Field(default=10, ge=4)
+    """Windows' worth of panes that make a reference,"""
+    reference_samples: int = Field(default=300, ge=100)
+    """and the samples it needs at least."""
+    max_reference_blocks: int = Field(default=360, ge=10)
+    """Windows' worth of samples that the reference remembers: old ones fade."""
+    warmup_panes: int = Field(default=3, ge=0)
+    """Panes with samples that are left out at the beginning."""
+    false_alarm_interval_s: Seconds = 30 * 86_400.0
+    """A series on which nothing changes is called drifting about once in this time (nominal)."""
+    min_kl_nats: float = Field(default=0.03, ge=0.0)
+    """Smaller divergences do not matter, however significant."""
+    adopt_after_s: Seconds = 7_200.0
+    """A drift that has lasted so long becomes the new normal."""
+
+    @model_validator(mode="after")
+    def _windows_are_ordered(self) -> Self:
+        if self.max_window_panes < self.window_panes:
+            raise ValueError(
+                f"max_window_panes={self.max_window_panes} is below "
+                f"window_panes={self.window_panes}"
+            )
+        return self
+
+
+class ThresholdConfig(Section):
+    """The dynamic P99 threshold (preset default)."""
+
+    headroom: float = Field(default=0.25, ge=0.0, le=10.0)
+    """Fraction above the expected P99."""
+    min_change: float = Field(default=0.02, ge=0.0, le=1.0)
+    """Smaller relative changes do not move it."""
+
+
+class AlertConfig(Section):
+    """When a drift becomes an alert, and when it is muted."""
+
+    pending_s: float = Field(default=60.0, ge=0.0)
+    """How long a drift must hold before its alert fires."""
+    resolve_s: float = Field(default=120.0, ge=0.0)
+    """How long all must be clear before the alert resolves."""
+    cooldown_s: float = Field(default=300.0, ge=0.0)
+    """An alert that would fire again so soon after resolving is muted."""
+    min_slowdown: float = Field(default=0.1, ge=0.0)
+    """Smaller slowdowns raise nothing: 0.1 is 10 %."""
+    critical_slowdown: float = Field(default=1.0, gt=0.0)
+    """From here on an alert is critical: 1.0 is twice as slow."""
+    fleet_share: float = Field(default=0.5, gt=0.0, lt=1.0)
+    """If more than this share of a model's engines drift, the fleet's alert speaks for them."""
+    silent_after_s: Seconds = 60.0
+    """An engine that sends nothing for so long, while others do, is silent."""
+    stalled_after_s: Seconds = 60.0
+    """An engine with requests in flight that finishes no step for so long is stalled."""
+
+
+class TimeConfig(Section):
+    """How event time is cut."""
+
+    pane_s: float = Field(default=10.0, ge=0.1, le=3_600.0)
+    """Length of a pane: every series is judged once a pane."""
+    lateness_s: float = Field(default=5.0, ge=0.0)
+    """How long a pane waits for late samples."""
+    max_ahead_s: Seconds = 60.0
+    """How far one producer's clock may be ahead before its times are not believed."""
+    tick_after_s: Seconds = 60.0
+    """Real time without a record of a cell after which its worker appends a Tick."""
+
+
+class WorkerConfig(Section):
+    """One worker process."""
+
+    checkpoint_s: Seconds = 60.0
+    """Real time between checkpoints of a partition's cells."""
+    max_message_bytes: int = Field(default=4 * 2**20, ge=1_024, le=64 * 2**20)
+    """Larger messages go to the dead-letter topic unread."""
+    metrics_host: str = "127.0.0.1"
+    """Interface that /metrics and /healthz listen on."""
+    metrics_port: int = Field(default=0, ge=0, le=65_535)
+    """Their port; 0: none."""
+
+
+class BridgeConfig(Section):
+    """The Alertmanager bridge."""
+
+    alertmanagers: Words = ("http://localhost:9093",)
+    """Base URL of every replica: each is sent every alert."""
+    resend_s: Seconds = 60.0
+    """A firing alert is sent again so often."""
+    resolve_repeat_s: Seconds = 900.0
+    """A resolve is repeated for so long."""
+
+
+def _default_signals() -> dict[str, SignalConfig]:
+    return {
+        "ttft_s": SignalConfig(workload="prompt_tokens"),
+        "itl_s": SignalConfig(table="steps", workload="running", workload_base=2.0),
+        "e2e_s": SignalConfig(workload="output_tokens", workload_base=32.0),
+    }
+
+
+Preset = Literal["default", "sits2026", "adwin", "kswin", "page_hinkley"]
+
+
+class Config(Section):
+    """Everything that can be set."""
+
+    preset: Preset = "default"
+    """How streams are judged: DAOM's way, the source document's, or a detector of river's."""
+    signals: dict[str, SignalConfig] = Field(default_factory=_default_signals, min_length=1)
+    """What is monitored, most important first."""
+    kafka: KafkaConfig = KafkaConfig()
+    time: TimeConfig = TimeConfig()
+    detector: DetectorConfig = DetectorConfig()
+    threshold: ThresholdConfig = ThresholdConfig()
+    alerts: AlertConfig = AlertConfig()
+    worker: WorkerConfig = WorkerConfig()
+    bridge: BridgeConfig = BridgeConfig()
+
+    @model_validator(mode="after")
+    def _sits2026_knows_its_slo(self) -> Self:
+        missing = [name for name, signal in self.signals.items() if signal.slo_s is None]
+        if self.preset == "sits2026" and missing:
+            raise ValueError(
+                f"preset=sits2026 scales a base SLO, but signals.{missing[0]}.slo_s is not set: "
+                "give it in seconds, such as 2.0"
+            )
+        return self
+
+
+def load_config(path: Path | None, environment: Mapping[str, str]) -> Config:
+    """Return the configuration of ``path`` (None: the defaults) with ``environment`` on top.
+
+    Raises:
+        ConfigError: One message, every fault in it on a line of its own.
+    """
+    values = _read(path) if path is not None else {}
+    origins = _override(values, environment)
+    try:
+        return Config.model_validate(values)
+    except ValidationError as error:
+        lines = [_explain(fault, path, origins) for fault in error.errors()]
+        raise ConfigError("\n".join(lines)) from error
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
+    if values is None:
+        return {}
+    if not isinstance(values, dict):
+        raise ConfigError(f"{path}: got a {type(values).__name__}; a map of sections is needed")
+    return values
+
+
+def _override(values: dict[str, Any], environment: Mapping[str, str]) -> dict[str, str]:
+    """Put DAOM_* variables into ``values``; return the variable behind each dotted field."""
+    origins: dict[str, str] = {}
+    for variable in sorted(environment):
+        if not variable.startswith(ENV_PREFIX) or variable in _NOT_CONFIG:
+            continue
+        *parents, last = variable.removeprefix(ENV_PREFIX).lower().split("__")
+        if not parents and last not in Config.model_fields:
+            continue
+        section = values
+        for parent in parents:
+            below = section.get(parent)
+            section[parent] = section = dict(below) if isinstance(below, dict) else {}
+        section[last] = _scalar(environment[variable])
+        origins[".".join([*parents, last])] = variable
+    return origins
+
+
+def _scalar(text: str) -> object:
+    """Return what ``text`` says: JSON where it is a number, true, false, null, list or map."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _explain(fault: Mapping[str, Any], path: Path | None, origins: Mapping[str, str]) -> str:
+    field = ".".join(str(part) for part in fault["loc"])
+    origin = next((v for name, v in origins.items() if field.startswith(name)), None)
+    where = f"environment variable {origin}" if origin else str(path or "configuration")
+    if fault["type"] == "extra_forbidden":
+        return (
+            f"{where}: {field}: unknown; allowed here: {', '.join(_fields_at(fault['loc'][:-1]))}"
+        )
+    if fault["type"] == "value_error":
+        message = fault["msg"].removeprefix("Value error, ")
+        return f"{where}: {field}: {message}" if field else f"{where}: {message}"
+    return f"{where}: {field}: got {fault['input']!r:.80}; {fault['msg']}"
+
+
+def _fields_at(loc: tuple[object, ...]) -> list[str]:
+    model: type[BaseModel] = Config
+    for part in loc:
+        field = model.model_fields.get(str(part))
+        if field is None:
+            return sorted(SignalConfig.model_fields)
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            model = field.annotation
+    return sorted(model.model_fields)
+
+
+def config_schema() -> dict[str, Any]:
+    """Return the JSON Schema (2020-12) of the configuration file."""
+    schema = Config.model_json_schema()
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "DAOM", **schema}
+
+
+def config_yaml(config: Config) -> str:
+    """Return ``config`` as the YAML file that gives it."""
+    text: str = yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False)
+    return text

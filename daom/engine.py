@@ -1,0 +1,110 @@
+"""One engine of a cell: its batches, its circumstances, and its series' open panes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from daom.context import ContextState
+from daom.events import TelemetryBatch
+from daom.intake import Intake
+from daom.series import SeriesState, SignalSettings
+from detectors.protocol import Pane
+
+
+@dataclass(slots=True)
+class EngineState:
+    """What is known of one engine. Times are event times.
+
+    Attributes:
+        last_s: Its newest record.
+        progress_s: When it last finished a request or a step.
+        in_flight: Requests running or waiting, by its newest gauges.
+        longest_request_s: The longest request it has finished.
+    """
+
+    last_s: float
+    progress_s: float
+    host: str | None = None
+    in_flight: float = 0.0
+    reports_steps: bool = False
+    longest_request_s: float = 0.0
+    intake: Intake = field(default_factory=Intake)
+    context: ContextState = field(default_factory=ContextState)
+    series: dict[str, SeriesState] = field(default_factory=dict)
+
+    def take_circumstances(self, batch: TelemetryBatch, now_s: float) -> None:
+        """Take what a batch says beside its samples."""
+        self.last_s = max(self.last_s, now_s)
+        self.host = batch.source.host or self.host
+        if "running" in batch.gauges:
+            self.in_flight = batch.gauges["running"] + batch.gauges.get("waiting", 0.0)
+        if batch.requests.rows or batch.steps.rows:
+            self.progress_s = max(self.progress_s, now_s)
+            self.reports_steps = self.reports_steps or batch.steps.rows > 0
+            e2e_s = batch.requests.columns.get("e2e_s")
+            if e2e_s is not None and e2e_s.size:
+                self.longest_request_s = max(self.longest_request_s, float(np.nanmax(e2e_s)))
+        self.context.take_batch(batch)
+
+
+@dataclass(frozen=True, slots=True)
+class PaneGrid:
+    """Event time cut into panes, numbered since 1970."""
+
+    pane_s: float
+
+    def number(self, time_s: float) -> int:
+        """Return the pane that ``time_s`` is in."""
+        return math.floor(time_s / self.pane_s)
+
+    def end_s(self, number: int) -> float:
+        """Return when pane ``number`` ends."""
+        return (number + 1) * self.pane_s
+
+
+def take_rows(
+    series: SeriesState,
+    signal: SignalSettings,
+    batch: TelemetryBatch,
+    shift_s: float,
+    grid: PaneGrid,
+    first_open: int,
+) -> int:
+    """Put the rows of ``batch`` that ``signal`` is about into the panes of ``series``.
+
+    Args:
+        shift_s: Added to the batch's times: 0 unless its clock is wrong.
+        first_open: Panes before this one are closed.
+
+    Returns:
+        Number of rows that came too late for their pane.
+    """
+    table = batch.requests if signal.table == "requests" else batch.steps
+    values = table.columns[signal.column]
+    workload = table.columns.get(signal.workload) if signal.workload else None
+    times = table.end_s + shift_s if shift_s else table.end_s
+    first, last = grid.number(batch.start_s + shift_s), grid.number(batch.end_s + shift_s)
+    if first == last and first >= first_open:
+        open_pane(series, signal, first).add(values, times, workload)
+        return 0
+    late = 0
+    numbers = np.floor_divide(times, grid.pane_s)
+    for number in np.unique(numbers):
+        rows = numbers == number
+        if number < first_open:
+            late += int(rows.sum())
+            continue
+        pane = open_pane(series, signal, int(number))
+        pane.add(values[rows], times[rows], None if workload is None else workload[rows])
+    return late
+
+
+def open_pane(series: SeriesState, signal: SignalSettings, number: int) -> Pane:
+    """Return the open pane ``number`` of ``series``."""
+    pane = series.panes.get(number)
+    if pane is None:
+        pane = series.panes[number] = signal.detector.new_pane()
+    return pane

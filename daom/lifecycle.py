@@ -1,0 +1,123 @@
+"""The life of an alert: inactive, pending, firing, resolved; with hysteresis.
+
+A condition must hold for ``pending_s`` before its alert fires, and be clear for ``resolve_s``
+before it resolves. Where nothing can be said (too few samples, a gap in the data) the alert stays
+as it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from daom.events import Attribution
+
+Severity = Literal["info", "warning", "critical"]
+SEVERITIES: tuple[Severity, ...] = ("info", "warning", "critical")
+Phase = Literal["inactive", "pending", "firing"]
+Wish = Literal["pend", "fire", "escalate", "resolve", "fade"]
+"""The move that is due. ``pend``: still pending."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Condition:
+    """What one cycle says about one possible alert.
+
+    Attributes:
+        name: The alert's name.
+        engine: None for the whole fleet.
+        signal: None where the alert is not about one signal.
+        active: True, False, or None where nothing can be said.
+        clear: Active is over with a margin: the alert may resolve.
+        drifting: False where only the threshold was exceeded.
+    """
+
+    name: str
+    engine: str | None
+    signal: str | None
+    active: bool | None
+    clear: bool
+    severity: Severity
+    attribution: Attribution = "none"
+    drifting: bool = True
+    annotations: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def key(self) -> str:
+        """Identity of the alert within its cell, whatever its severity."""
+        return f"{self.name}|{self.engine or '*'}|{self.signal or ''}"
+
+    def labels(self, model: str, severity: Severity) -> dict[str, str]:
+        """Return the labels: the alert's identity, so never a value, an id or a time."""
+        labels = {"alertname": self.name, "model": model, "severity": severity}
+        if self.engine is not None:
+            labels["engine"] = self.engine
+        if self.signal is not None:
+            labels["signal"] = self.signal
+        return labels
+
+
+@dataclass(slots=True)
+class AlertLife:
+    """Where one alert stands. Times are event times.
+
+    Attributes:
+        since_s: When its condition began.
+        announced: Its pending state has been published.
+        muted_by: The rule that keeps it from firing.
+    """
+
+    name: str
+    engine: str | None
+    signal: str | None
+    phase: Phase = "inactive"
+    severity: Severity = "warning"
+    attribution: Attribution = "none"
+    since_s: float = 0.0
+    drifting: bool = False
+    announced: bool = False
+    muted_by: str | None = None
+    clear_since_s: float | None = None
+    resolved_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Lifecycle:
+    """When an alert may move on.
+
+    Args:
+        pending_s: How long a condition must hold before its alert may fire.
+        resolve_s: How long it must be clear before the alert resolves.
+    """
+
+    pending_s: float = 60.0
+    resolve_s: float = 120.0
+
+    def advance(self, life: AlertLife, condition: Condition, now_s: float) -> Wish | None:
+        """Note ``condition`` in ``life``; return the move that is now due, if any."""
+        if condition.active is None:
+            return None
+        if condition.active:
+            return self._hold(life, condition, now_s)
+        if life.phase == "pending":
+            return "fade"
+        if life.phase == "firing" and condition.clear:
+            life.clear_since_s = now_s if life.clear_since_s is None else life.clear_since_s
+            return "resolve" if now_s - life.clear_since_s >= self.resolve_s else None
+        life.clear_since_s = None
+        return None
+
+    def _hold(self, life: AlertLife, condition: Condition, now_s: float) -> Wish | None:
+        life.clear_since_s = None
+        if life.phase == "firing":
+            worse = SEVERITIES.index(condition.severity) > SEVERITIES.index(life.severity)
+            return "escalate" if worse else None
+        if life.phase == "inactive" or (condition.drifting and not life.drifting):
+            # A threshold that was merely exceeded begins anew once the distribution has drifted.
+            life.phase, life.since_s, life.muted_by = "pending", now_s, None
+        # Sticky: a drift that flickers at its edge is one drift.
+        life.drifting = life.drifting or condition.drifting
+        life.severity = condition.severity
+        if condition.attribution != "none":
+            life.attribution = condition.attribution
+        return "fire" if now_s - life.since_s >= self.pending_s else "pend"

@@ -1,0 +1,211 @@
+"""Where to look first: causes ranked by the evidence for each, or ``unknown``.
+
+Each suspect is a pure function from the evidence to a ``Cause`` or None. A score is how well the
+evidence fits, 0 to 1; below ``MIN_SCORE`` nobody is blamed, and the answer is ``unknown``: a wrong
+name costs the on-call more than none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from daom.context import Shift
+from daom.events import Attribution, Cause, ChangeEvent
+
+MIN_SCORE: Final = 0.5
+_NOTABLE_Z: Final = 3.0
+_CHANGE_WINDOW_S: Final = 1_800.0
+_ONSET_SLACK_S: Final = 60.0
+_KV_SATURATED: Final = 0.95
+_HOT_C: Final = 83.0
+_SURGE: Final = 1.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """What is known at the time of a drift.
+
+    Attributes:
+        signal: The signal that drifted, such as ``ttft_s``.
+        onset_s: When it began.
+        shifts: How far each reported quantity is from its usual level, by name.
+        changes: Changes announced for the model or the engine, oldest first.
+        engines: Engines of the model that were judged; ``drifting_engines`` of them drift too.
+    """
+
+    signal: str
+    onset_s: float
+    attribution: Attribution
+    shifts: Mapping[str, Shift]
+    changes: Sequence[ChangeEvent] = ()
+    engines: int = 1
+    drifting_engines: int = 1
+
+    def up(self, name: str, by: float = 1.25) -> Shift | None:
+        """Return the shift of ``name`` if it rose notably: in spreads, and by the factor ``by``."""
+        shift = self.shifts.get(name)
+        if shift is None or shift.z < _NOTABLE_Z or shift.now < by * shift.usual:
+            return None
+        return shift
+
+    def down(self, name: str, by: float = 0.9) -> Shift | None:
+        """Return the shift of ``name`` if it fell notably, to ``by`` of its usual level or less."""
+        shift = self.shifts.get(name)
+        if shift is None or shift.z > -_NOTABLE_Z or shift.now > by * shift.usual:
+            return None
+        return shift
+
+
+Suspect = Callable[[Evidence], Cause | None]
+
+
+def queue_saturation(evidence: Evidence) -> Cause | None:
+    """Requests wait for a batch slot: the engine is given more than it can take."""
+    waiting = evidence.up("waiting")
+    if waiting is None or waiting.now < 1.0:
+        return None
+    found = [waiting.words("waiting")]
+    score = 0.75
+    for name in ("queue_s", "running"):
+        shift = evidence.up(name)
+        if shift is not None:
+            score += 0.08
+            found.append(shift.words(name))
+    kv = evidence.shifts.get("kv_usage")
+    if kv is not None and kv.now < _KV_SATURATED:
+        found.append(f"kv_usage only {kv.now:.2f}: slots, not KV memory")
+    elif kv is not None:
+        score -= 0.2
+    return Cause(cause="queue_saturation", score=score, evidence=tuple(found))
+
+
+def traffic_surge(evidence: Evidence) -> Cause | None:
+    """More requests arrive than usual."""
+    arrivals = evidence.shifts.get("arrivals_per_s")
+    if arrivals is None or arrivals.peak < arrivals.usual + _NOTABLE_Z * arrivals.sigma:
+        return None
+    times = arrivals.peak / max(arrivals.usual, 1e-9)
+    if times < _SURGE:
+        return None
+    words = f"arrivals_per_s {arrivals.usual:.3g}, at its peak {arrivals.peak:.3g}"
+    return Cause(cause="traffic_surge", score=min(0.9, 0.5 + 0.05 * times), evidence=(words,))
+
+
+def kv_cache_saturation(evidence: Evidence) -> Cause | None:
+    """The KV cache is full: requests are preempted or slowed, whether or not a queue shows."""
+    kv = evidence.shifts.get("kv_usage")
+    preemptions = evidence.up("preemptions_per_s")
+    if kv is None or kv.now < _KV_SATURATED or kv.z < 1.0:
+        if preemptions is None:
+            return None
+        return Cause(
+            cause="preemption", score=0.7, evidence=(preemptions.words("preemptions_per_s"),)
+        )
+    found = [kv.words("kv_usage")]
+    if preemptions is not None:
+        found.append(preemptions.words("preemptions_per_s"))
+    return Cause(cause="kv_cache_saturation", score=0.9, evidence=tuple(found))
+
+
+def prefix_cache_misses(evidence: Evidence) -> Cause | None:
+    """Prompts that used to be cached are computed again."""
+    hits = evidence.down("prefix_hit_ratio")
+    if hits is None or evidence.signal == "itl_s":
+        return None
+    score = min(0.9, 0.6 + (hits.usual - hits.now))
+    return Cause(
+        cause="prefix_cache_misses", score=score, evidence=(hits.words("prefix_hit_ratio"),)
+    )
+
+
+def longer_requests(evidence: Evidence) -> Cause | None:
+    """The requests themselves have grown."""
+    if evidence.attribution not in {"workload", "mixed"}:
+        return None
+    names = ("prompt_tokens", "output_tokens")
+    grown = [shift.words(name) for name in names if (shift := evidence.up(name, by=1.2))]
+    if not grown:
+        return None
+    return Cause(cause="longer_requests", score=0.8, evidence=tuple(grown))
+
+
+def gpu_thermal(evidence: Evidence) -> Cause | None:
+    """A GPU is hot and has slowed its clock."""
+    clock = evidence.down("gpu_sm_clock_mhz", by=0.97)
+    hot = evidence.shifts.get("gpu_temperature_c")
+    throttled = evidence.up("gpu_throttle_thermal", by=1.0)
+    if not throttled and not (clock and hot and hot.now >= _HOT_C):
+        return None
+    shifts = {
+        "gpu_sm_clock_mhz": clock,
+        "gpu_temperature_c": hot,
+        "gpu_throttle_thermal": throttled,
+    }
+    found = tuple(shift.words(name) for name, shift in shifts.items() if shift)
+    return Cause(cause="gpu_thermal", score=0.85 if clock else 0.7, evidence=found)
+
+
+def gpu_clock(evidence: Evidence) -> Cause | None:
+    """A GPU runs at a lower clock than usual, and heat does not explain it."""
+    clock = evidence.down("gpu_sm_clock_mhz", by=0.95)
+    if clock is None or gpu_thermal(evidence) is not None:
+        return None
+    return Cause(cause="gpu_clock", score=0.7, evidence=(clock.words("gpu_sm_clock_mhz"),))
+
+
+def gpu_errors(evidence: Evidence) -> Cause | None:
+    """A GPU reports errors."""
+    names = ("gpu_xid", "gpu_ecc_uncorrected", "gpu_xid_per_s", "gpu_ecc_uncorrected_per_s")
+    found = tuple(shift.words(name) for name in names if (shift := evidence.up(name)))
+    return Cause(cause="gpu_errors", score=0.85, evidence=found) if found else None
+
+
+def recent_change(evidence: Evidence) -> Cause | None:
+    """Somebody changed something shortly before it began."""
+    if evidence.attribution == "workload":
+        return None
+    for change in reversed(evidence.changes):
+        before_s = evidence.onset_s - change.time_s
+        # The onset is when a window showed the drift, so a change may look a little later.
+        if (
+            change.kind not in {"maintenance", "stop"}
+            and -_ONSET_SLACK_S <= before_s <= _CHANGE_WINDOW_S
+        ):
+            what = " ".join(word for word in (change.kind, change.version, change.detail) if word)
+            score = 0.9 - 0.35 * max(0.0, before_s) / _CHANGE_WINDOW_S
+            words = (
+                f"{what}, {abs(before_s):.0f} s {'before' if before_s >= 0 else 'after'} the onset"
+            )
+            return Cause(cause=f"change_{change.kind}", score=score, evidence=(words,))
+    return None
+
+
+SUSPECTS: Final[tuple[Suspect, ...]] = (
+    queue_saturation,
+    traffic_surge,
+    kv_cache_saturation,
+    prefix_cache_misses,
+    longer_requests,
+    gpu_thermal,
+    gpu_clock,
+    gpu_errors,
+    recent_change,
+)
+
+
+def rank_causes(evidence: Evidence, suspects: Sequence[Suspect] = SUSPECTS) -> tuple[Cause, ...]:
+    """Return the causes that the evidence supports, best first, or the single cause ``unknown``."""
+    found = [cause for suspect in suspects if (cause := suspect(evidence)) is not None]
+    ranked = sorted(
+        (cause for cause in found if cause.score >= MIN_SCORE),
+        key=lambda cause: (-cause.score, cause.cause),
+    )
+    if ranked:
+        return tuple(ranked)
+    if evidence.engines > 1 and evidence.drifting_engines == 1:
+        where = f"only this one of {evidence.engines} engines drifts: look at its host"
+    else:
+        where = f"{evidence.drifting_engines} of {evidence.engines} engines drift"
+    return (Cause(cause="unknown", score=0.0, evidence=(where,)),)

@@ -1,0 +1,144 @@
+"""The composition root: configuration in, running processes out. Time and Kafka enter here."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import tempfile
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AsyncExitStack, aclosing, suppress
+from pathlib import Path
+from typing import Any, Final
+
+from connectors.kafka import describe_topics, read_topic, wait_for_broker
+from daom.config import Config
+from daom.errors import ConfigError, MissingExtra
+from daom.presets import cell_settings
+from daom.topics import Topics
+
+_LOGGER: Final = logging.getLogger(__name__)
+_BROKER_WAIT_S: Final = 300.0
+
+
+def run_worker(config: Config) -> None:
+    """Run one stream worker until it is told to stop (SIGTERM or SIGINT).
+
+    Raises:
+        ConfigError: If the topics are not there.
+        MissingExtra: If faust-streaming is not installed.
+        SinkUnavailable: If no broker answered for five minutes.
+    """
+    try:
+        import faust  # noqa: PLC0415 - an extra.
+    except ModuleNotFoundError as error:
+        raise MissingExtra(f"daom worker needs {error.name}: pip install 'daom[worker]'") from error
+    partitions = asyncio.run(_telemetry_partitions(config))
+    with tempfile.TemporaryDirectory(prefix="daom-worker-") as data_dir:
+        app = _app(config, partitions, Path(data_dir))
+        worker = faust.Worker(app, loglevel="WARN", redirect_stdouts=False, logging_config=None)
+        worker.execute_from_commandline()
+
+
+def _app(config: Config, partitions: int, data_dir: Path) -> Any:
+    from prometheus_client import CollectorRegistry, start_http_server  # noqa: PLC0415
+
+    from streams.app import add_fold_agent, make_app, producer_send  # noqa: PLC0415
+    from streams.metrics import WorkerMetrics  # noqa: PLC0415
+    from streams.owner import Owner, Ports  # noqa: PLC0415
+
+    registry = CollectorRegistry()
+    app = make_app(config, data_dir)
+    owner = Owner(
+        settings=cell_settings(config),
+        topics=Topics(config.kafka.topic_prefix),
+        partitions=partitions,
+        ports=Ports(send=producer_send(app), read=_reader(config), clock=time.monotonic),
+        metrics=WorkerMetrics(registry),
+        max_message_bytes=config.worker.max_message_bytes,
+        tick_after_s=config.time.tick_after_s,
+    )
+    add_fold_agent(app, owner, config)
+    if config.worker.metrics_port:
+        start_http_server(config.worker.metrics_port, config.worker.metrics_host, registry)
+    return app
+
+
+def _reader(config: Config) -> Any:
+    from streams.partition import LogRecord  # noqa: PLC0415
+
+    async def read(
+        topic: str, partition: int, start: int | None
+    ) -> AsyncGenerator[LogRecord, None]:
+        records = read_topic(
+            config.kafka.client(),
+            topic,
+            start=None if start is None else {partition: start},
+            partitions=[partition],
+        )
+        async with aclosing(records):
+            async for record in records:
+                stamp_s = record.timestamp / 1_000.0
+                yield LogRecord(record.offset, record.key, record.value, stamp_s)
+
+    return read
+
+
+async def _telemetry_partitions(config: Config) -> int:
+    """Return the number of partitions of the telemetry topic; wait for the broker."""
+    client, topics = config.kafka.client(), Topics(config.kafka.topic_prefix)
+    await wait_for_broker(client, _BROKER_WAIT_S)
+    needed = [spec.name for spec in topics.specs(partitions=1)]
+    found = {topic.name: topic for topic in await describe_topics(client, needed)}
+    missing = [name for name in needed if name not in found]
+    if missing:
+        raise ConfigError(f"topics are missing: {', '.join(missing)}; run: daom topics create")
+    telemetry, checkpoints = found[topics.telemetry], found[topics.checkpoints]
+    if telemetry.partitions != checkpoints.partitions:
+        raise ConfigError(
+            f"{telemetry.name} has {telemetry.partitions} partitions and {checkpoints.name} has "
+            f"{checkpoints.partitions}: they must be equal"
+        )
+    return telemetry.partitions
+
+
+def run_alertmanager_bridge(config: Config) -> None:
+    """Keep every Alertmanager told of the alerts, until told to stop.
+
+    Raises:
+        ConfigError: If an address cannot be used.
+        MissingExtra: If aiohttp is not installed.
+    """
+    try:
+        import aiohttp  # noqa: F401, PLC0415 - an extra.
+    except ModuleNotFoundError as error:
+        raise MissingExtra(f"the bridge needs {error.name}: pip install 'daom[bridge]'") from error
+    asyncio.run(until_stopped(lambda: _bridge(config)))
+
+
+async def _bridge(config: Config) -> None:
+    from connectors.alert_bridge import KafkaAlertSource, run_bridge  # noqa: PLC0415
+    from connectors.alertmanager import AlertmanagerSink  # noqa: PLC0415
+    from daom.alert_book import BookSettings  # noqa: PLC0415
+
+    bridge, client = config.bridge, config.kafka.client()
+    topics = Topics(config.kafka.topic_prefix)
+    await wait_for_broker(client, _BROKER_WAIT_S)
+    async with AsyncExitStack() as stack:
+        source = await stack.enter_async_context(KafkaAlertSource(topics.alerts, client))
+        sinks = [
+            await stack.enter_async_context(AlertmanagerSink(url)) for url in bridge.alertmanagers
+        ]
+        settings = BookSettings(resend_s=bridge.resend_s, resolve_repeat_s=bridge.resolve_repeat_s)
+        await run_bridge(source, sinks, settings, clock=time.time)
+
+
+async def until_stopped(work: Callable[[], Awaitable[None]]) -> None:
+    """Await ``work``, but end it quietly on SIGTERM or SIGINT."""
+    task = asyncio.ensure_future(work())
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, task.cancel)
+    with suppress(asyncio.CancelledError):
+        await task

@@ -1,0 +1,163 @@
+"""The rules that mute an alert, each with its reason.
+
+Their order is a list; the first objection wins.
+
+A rule sees an alert that is about to fire and what else is known of its cell, and returns a
+``Muted`` or None. Nothing is dropped silently: the pipeline publishes every ``Muted``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from daom.lifecycle import SEVERITIES, AlertLife, Condition
+
+
+@dataclass(frozen=True, slots=True)
+class Muted:
+    """Why an alert was not raised, and until when (None: as long as the reason lasts)."""
+
+    rule: str
+    why: str
+    until_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A maintenance window, of one engine or (None) of all."""
+
+    engine: str | None
+    start_s: float
+    end_s: float
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a rule may know beside the alert.
+
+    Attributes:
+        now_s: Event time.
+        lives: Every alert of the cell by its key, as it stands.
+        maintenance: Windows that somebody announced.
+        judged: Number of engines that could be judged, by signal.
+    """
+
+    now_s: float
+    lives: Mapping[str, AlertLife]
+    maintenance: Sequence[Window]
+    judged: Mapping[str, int]
+
+    def firing(self, name: str, engine: str | None) -> list[AlertLife]:
+        """Return the firing alerts of ``name`` and ``engine`` (None: the fleet's)."""
+        return [
+            life
+            for life in self.lives.values()
+            if life.phase == "firing" and life.name == name and life.engine == engine
+        ]
+
+    def drifting_share(self, condition: Condition) -> float:
+        """Return for which share of the model's engines the same signal drifts."""
+        drifting = sum(
+            life.drifting
+            for life in self.lives.values()
+            if life.name == condition.name
+            and life.signal == condition.signal
+            and life.engine is not None
+        )
+        return drifting / max(1, self.judged.get(condition.signal or "", 0), drifting)
+
+
+Rule = Callable[[Condition, AlertLife, Surroundings], Muted | None]
+
+
+def maintenance(condition: Condition, life: AlertLife, around: Surroundings) -> Muted | None:  # noqa: ARG001
+    """Mute what happens inside an announced maintenance window."""
+    for window in around.maintenance:
+        covers = window.engine is None or window.engine == condition.engine
+        if covers and window.start_s <= around.now_s < window.end_s:
+            return Muted("maintenance", f"maintenance {window.detail}".strip(), window.end_s)
+    return None
+
+
+def not_drifting(condition: Condition, life: AlertLife, around: Surroundings) -> Muted | None:  # noqa: ARG001
+    """Mute a P99 above its threshold while the distribution has not moved: a burst."""
+    if life.drifting:
+        return None
+    return Muted("not_drifting", "P99 is above its threshold, but the distribution has not drifted")
+
+
+@dataclass(frozen=True, slots=True)
+class FleetWide:
+    """Mute an engine's alert when the whole fleet has the same trouble."""
+
+    share: float = 0.5
+
+    def __call__(
+        self,
+        condition: Condition,
+        life: AlertLife,  # noqa: ARG002
+        around: Surroundings,
+    ) -> Muted | None:
+        share = around.drifting_share(condition)
+        if condition.engine is None or share <= self.share:
+            return None
+        return Muted("fleet_wide", f"{share:.0%} of the engines drift: the fleet's alert covers it")
+
+
+@dataclass(frozen=True, slots=True)
+class FewEngines:
+    """Mute the fleet's alert when it comes from a few engines, which have alerts of their own."""
+
+    share: float = 0.5
+
+    def __call__(
+        self,
+        condition: Condition,
+        life: AlertLife,  # noqa: ARG002
+        around: Surroundings,
+    ) -> Muted | None:
+        share = around.drifting_share(condition)
+        if condition.engine is not None or not 0.0 < share <= self.share:
+            return None
+        return Muted("few_engines", f"{share:.0%} of the engines drift: their own alerts say which")
+
+
+def same_incident(condition: Condition, life: AlertLife, around: Surroundings) -> Muted | None:  # noqa: ARG001
+    """Mute a further signal of a scope that already has an alert at least as severe."""
+    rank = SEVERITIES.index(condition.severity)
+    for scope in dict.fromkeys((condition.engine, None)):
+        for other in around.firing(condition.name, scope):
+            if other.signal != condition.signal and SEVERITIES.index(other.severity) >= rank:
+                whose = f"engine {scope}" if scope else "the fleet"
+                return Muted("same_incident", f"{other.signal} of {whose} is already firing")
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Cooldown:
+    """Mute an alert that fires again within ``interval_s`` of resolving."""
+
+    interval_s: float = 300.0
+
+    def __call__(
+        self,
+        condition: Condition,  # noqa: ARG002
+        life: AlertLife,
+        around: Surroundings,
+    ) -> Muted | None:
+        if life.resolved_s is None:
+            return None
+        until_s = life.resolved_s + self.interval_s
+        if around.now_s >= until_s:
+            return None
+        return Muted("cooldown", f"resolved {around.now_s - life.resolved_s:.0f} s ago", until_s)
+
+
+def objection(
+    condition: Condition, life: AlertLife, around: Surroundings, rules: Sequence[Rule]
+) -> Muted | None:
+    """Return the first objection, asking ``rules`` in order."""
+    objections = (rule(condition, life, around) for rule in rules)
+    return next((found for found in objections if found is not None), None)

@@ -1,0 +1,1 @@
+"""The mathematics of drift: histograms, divergence, windows, detectors. No I/O, no clock."""

@@ -1,0 +1,310 @@
+"""The default detector: bias-corrected KL of a sliding window against a learned reference.
+
+What it does at the close of a pane:
+
+1. *Learning.* Panes fill blocks, each as large as a window; enough blocks make the reference
+   (``detectors.baseline``).
+2. *Judging.* The window is the newest panes, as few as hold enough samples. A statistic must
+   exceed the level that one stationary window in ``false_alarm_interval_s`` would, and its
+   corrected KL must exceed ``min_kl_nats``. Too few samples give "insufficient", never a number.
+3. *Going on learning.* A pane that leaves the window joins the reference, unless it was under
+   suspicion; old counts fade, so slow change is followed. A drift that has lasted
+   ``adopt_after_s`` becomes the reference.
+
+Cost: see ``make bench``; a few hundred microseconds a pane.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import chdtri
+
+from detectors.baseline import (
+    Baseline,
+    Comparison,
+    Sample,
+    Statistic,
+    compare,
+    expected_latency,
+    latency_counts,
+    learn_baseline,
+)
+from detectors.histogram import SparseCounts, quantile, quantiles
+from detectors.panes import HistogramPane
+from detectors.protocol import Attribution, Direction, DriftScore
+
+Floats = NDArray[np.float64]
+
+_SUSPICION_LEVEL: Final = 1e-3
+_MIN_BLOCKS: Final = 2
+_DIRECTION_Z: Final = 2.0
+_TAIL_DIRECTION_Z: Final = 3.0
+_MIN_TAIL_SAMPLES: Final = 200
+"""A P99 of fewer samples is nearly their maximum: no measure of a slowdown."""
+
+
+@dataclass(slots=True)
+class KlState:
+    """What one series has seen.
+
+    Attributes:
+        tainted_panes: So many of the window's oldest panes were under suspicion: never learned.
+    """
+
+    warmup_panes: int
+    block: list[SparseCounts] = field(default_factory=list)
+    blocks: list[SparseCounts] = field(default_factory=list)
+    window: list[SparseCounts] = field(default_factory=list)
+    tainted_panes: int = 0
+    baseline: Baseline | None = None
+    suspected_since_s: float | None = None
+
+
+class KlDetector:
+    """Bias-corrected KL with a reference that learns only while nothing is suspected.
+
+    Args:
+        strata_base: Upper end of the lowest workload stratum; None: no workload column.
+        pane_s: Length of a pane.
+        window_panes: A window holds at least this many panes,
+        window_samples: and at least this many samples,
+        max_window_panes: but looks back no further than this.
+        reference_blocks: Blocks, each as large as a window, that make a reference,
+        reference_samples: and the samples it needs at least.
+        max_reference_blocks: Beyond this many windows' worth of samples, old counts fade.
+        warmup_panes: Panes with samples that are left out at the beginning.
+        false_alarm_interval_s: A stationary series is called drifting once in this time (nominal).
+        min_kl_nats: Smaller divergences do not matter, however significant.
+        adopt_after_s: A drift that has lasted this long becomes the new reference.
+    """
+
+    state_type = KlState
+
+    def __init__(
+        self,
+        *,
+        strata_base: float | None = None,
+        pane_s: float = 10.0,
+        window_panes: int = 6,
+        window_samples: int = 60,
+        max_window_panes: int = 180,
+        reference_blocks: int = 10,
+        reference_samples: int = 300,
+        max_reference_blocks: int = 360,
+        warmup_panes: int = 3,
+        false_alarm_interval_s: float = 30 * 86_400.0,
+        min_kl_nats: float = 0.03,
+        adopt_after_s: float = 7_200.0,
+    ) -> None:
+        if reference_blocks < _MIN_BLOCKS:
+            raise ValueError(
+                f"reference_blocks={reference_blocks}: {_MIN_BLOCKS} or more are needed, since "
+                "each is compared with the others"
+            )
+        self._strata_base = strata_base
+        self._window_panes = window_panes
+        self._window_samples = window_samples
+        self._max_window_panes = max_window_panes
+        self._reference_blocks = reference_blocks
+        self._reference_samples = reference_samples
+        self._max_reference_blocks = max_reference_blocks
+        self._warmup_panes = warmup_panes
+        self._min_kl_nats = min_kl_nats
+        self._adopt_after_s = adopt_after_s
+        # Two statistics are asked in every window, so each gets half of the false alarms.
+        self._level = min(_SUSPICION_LEVEL, 0.5 * window_panes * pane_s / false_alarm_interval_s)
+
+    def initial(self) -> KlState:
+        return KlState(warmup_panes=self._warmup_panes)
+
+    def new_pane(self) -> HistogramPane:
+        return HistogramPane(self._strata_base)
+
+    def update(self, state: KlState, pane: HistogramPane, end_s: float) -> Sequence[DriftScore]:
+        counts = pane.counts()
+        if state.warmup_panes:
+            state.warmup_panes -= bool(pane.samples)
+            return [_insufficient(end_s, counts, "warming up")]
+        block = self._fill_block(state, counts)
+        if state.baseline is None:
+            return [self._learn(state, end_s)]
+        clean = self._slide(state, counts)
+        window = Sample.of(state.window)
+        n = round(window.sparse.total)
+        if n < self._window_samples or len(state.window) < self._window_panes:
+            why = (
+                f"the window has {n} of {self._window_samples} samples, "
+                f"{len(state.window)} of {self._window_panes} panes"
+            )
+            return [_insufficient(end_s, window.sparse, why)]
+        score = self._score(state.baseline, window, end_s)
+        if score.suspected:
+            return [self._distrust(state, score)]
+        if state.suspected_since_s is not None:
+            state.suspected_since_s = None
+            self._forget_blocks(state)
+        elif block is not None:
+            state.baseline.learn_inflation(block)
+        state.baseline.learn(clean, self._max_reference_blocks)
+        return [score]
+
+    def _fill_block(self, state: KlState, counts: SparseCounts) -> SparseCounts | None:
+        """Add ``counts`` to the block that is being filled; return the block once it is full."""
+        state.block.append(counts)
+        samples = sum(pane.total for pane in state.block)
+        if len(state.block) < self._window_panes or samples < self._window_samples:
+            return None
+        block = Sample.of(state.block).sparse
+        state.block.clear()
+        state.blocks.append(block)
+        if state.baseline is not None:
+            del state.blocks[: -self._reference_blocks]
+        return block
+
+    def _learn(self, state: KlState, end_s: float) -> DriftScore:
+        total = Sample.of([*state.blocks, *state.block]).sparse
+        if not self._enough(state.blocks):
+            why = (
+                f"learning: {len(state.blocks)} of {self._reference_blocks} blocks, "
+                f"{total.total:.0f} of {self._reference_samples} samples"
+            )
+            return _insufficient(end_s, total, why)
+        state.baseline = learn_baseline(state.blocks, end_s)
+        state.blocks.clear()
+        return _insufficient(end_s, total, "reference learned", "learned", state.baseline)
+
+    def _enough(self, blocks: list[SparseCounts]) -> bool:
+        return (
+            len(blocks) >= self._reference_blocks
+            and sum(block.total for block in blocks) >= self._reference_samples
+        )
+
+    def _slide(self, state: KlState, counts: SparseCounts) -> list[SparseCounts]:
+        """Put ``counts`` into the window; return the panes that leave it and may be learned."""
+        window = [*state.window, counts]
+        totals = [pane.total for pane in window]
+        n, leaving = sum(totals), 0
+        while len(window) - leaving > self._window_panes and (
+            n - totals[leaving] >= self._window_samples
+            or len(window) - leaving > self._max_window_panes
+        ):
+            n -= totals[leaving]
+            leaving += 1
+        clean = window[state.tainted_panes : leaving]
+        state.tainted_panes = max(0, state.tainted_panes - leaving)
+        state.window = window[leaving:]
+        return clean
+
+    @staticmethod
+    def _forget_blocks(state: KlState) -> None:
+        state.blocks.clear()
+        state.block.clear()
+
+    def _distrust(self, state: KlState, score: DriftScore) -> DriftScore:
+        """Learn nothing from a suspected window, unless the suspicion has become the new normal."""
+        state.tainted_panes = len(state.window)
+        if state.suspected_since_s is None:
+            state.suspected_since_s = score.end_s
+            # What came before the suspicion is no part of what may be adopted.
+            self._forget_blocks(state)
+        lasted_s = score.end_s - state.suspected_since_s
+        if lasted_s < self._adopt_after_s or not self._enough(state.blocks):
+            return score
+        state.baseline = learn_baseline(state.blocks, score.end_s)
+        window = Sample.of(state.window).sparse
+        state.window.clear()
+        state.tainted_panes = 0
+        self._forget_blocks(state)
+        state.suspected_since_s = None
+        why = f"new normal adopted after {lasted_s:.0f} s of drift"
+        return _insufficient(score.end_s, window, why, "adopted", state.baseline)
+
+    def _score(self, baseline: Baseline, window: Sample, end_s: float) -> DriftScore:
+        compared = compare(baseline, window, Sample.of([baseline.counts]))
+        service = self._exceeds(compared.service, self._level)
+        latency = self._exceeds(compared.latency, self._level)
+        workload = self._exceeds(compared.workload, self._level)
+        expected = expected_latency(baseline, window.sparse if workload else None)
+        p50_s, p90_s, p99_s = quantiles(window.latency, 0.5, 0.9, 0.99)
+        expected_p50_s, expected_p90_s, expected_p99_s = quantiles(expected, 0.5, 0.9, 0.99)
+        tail = p99_s / expected_p99_s if compared.n >= _MIN_TAIL_SAMPLES else 0.0
+        return DriftScore(
+            end_s=end_s,
+            samples=round(compared.n),
+            drifting=service or latency,
+            suspected=(
+                self._exceeds(compared.service, _SUSPICION_LEVEL)
+                or self._exceeds(compared.latency, _SUSPICION_LEVEL)
+            ),
+            kl_nats=compared.workload.kl_nats + compared.service.kl_nats,
+            workload_nats=compared.workload.kl_nats,
+            service_nats=compared.service.kl_nats,
+            p99_s=p99_s,
+            expected_p99_s=expected_p99_s,
+            slowdown=max(p50_s / expected_p50_s, p90_s / expected_p90_s, tail) - 1.0,
+            direction=_direction(compared),
+            attribution=_attribution(compared, service=service, latency=latency, workload=workload),
+            evidence={
+                "reference_samples": compared.m,
+                "inflation": baseline.inflation.service,
+                "latency_nats": compared.latency.kl_nats,
+                "body_z": compared.body_z,
+                "tail_z": compared.tail_z,
+                "tail_share": compared.tail_share,
+                "p50_s": p50_s,
+                "expected_p50_s": expected_p50_s,
+            },
+        )
+
+    def _exceeds(self, statistic: Statistic, level: float) -> bool:
+        return (
+            statistic.degrees > 0
+            and statistic.kl_nats >= self._min_kl_nats
+            and statistic.value > float(chdtri(statistic.degrees, level))
+        )
+
+
+def _direction(compared: Comparison) -> Direction:
+    """Return where the distribution went; a slower tail outweighs a faster body."""
+    if compared.tail_z > _TAIL_DIRECTION_Z or compared.body_z > _DIRECTION_Z:
+        return "slower"
+    return "faster" if compared.body_z < -_DIRECTION_Z else "none"
+
+
+def _attribution(
+    compared: Comparison, *, service: bool, latency: bool, workload: bool
+) -> Attribution:
+    if not (service or latency):
+        return "none"
+    if not workload:
+        return "service"
+    if not service:
+        return "workload"
+    mostly_service = compared.service.kl_nats > 2.0 * compared.workload.kl_nats
+    return "service" if mostly_service else "mixed"
+
+
+def _insufficient(
+    end_s: float,
+    counts: SparseCounts,
+    why: str,
+    learned: str | None = None,
+    baseline: Baseline | None = None,
+) -> DriftScore:
+    samples = round(counts.total)
+    return DriftScore(
+        end_s=end_s,
+        samples=samples,
+        drifting=None,
+        why=why,
+        p99_s=quantile(latency_counts(counts), 0.99) if samples else None,
+        expected_p99_s=None
+        if baseline is None
+        else quantile(expected_latency(baseline, None), 0.99),
+        learned=learned,
+    )

@@ -1,0 +1,135 @@
+"""Panes: the samples of one series in one short interval, as a histogram or as values.
+
+A sliding window is a sum of panes, and so is a fleet: the panes of its engines merge.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from detectors.histogram import N_BINS, SparseCounts, add_up, bin_index
+from detectors.strata import N_STRATA, stratum_index
+
+N_CELLS: Final = N_STRATA * N_BINS
+"""Cells of a stratified histogram: stratum times bin."""
+
+_COMPACT_AT: Final = 4_096
+
+
+class HistogramPane:
+    """Counts by stratum and bin.
+
+    Batches are binned together, since short numpy calls are mostly overhead.
+
+    Args:
+        strata_base: Upper end of the lowest stratum (see ``detectors.strata``); None: one stratum.
+    """
+
+    __slots__ = ("_counts", "_loose", "_n_loose", "_strata_base", "samples")
+    snapshot_type: ClassVar[Any] = SparseCounts
+
+    def __init__(self, strata_base: float | None = None) -> None:
+        self._strata_base = strata_base
+        self._counts = SparseCounts.empty()
+        self._loose: list[tuple[NDArray[np.float32], NDArray[np.float32] | None]] = []
+        self._n_loose = 0
+        self.samples = 0
+
+    def add(
+        self,
+        values: NDArray[np.float32],
+        end_s: NDArray[np.float64],  # noqa: ARG002 - a histogram keeps no order.
+        workload: NDArray[np.float32] | None,
+    ) -> None:
+        self._loose.append((values, workload))
+        self._n_loose += values.size
+        self.samples += values.size
+        if self._n_loose >= _COMPACT_AT:
+            self.counts()
+
+    def counts(self) -> SparseCounts:
+        """Return the samples so far, binned."""
+        if self._loose:
+            binned = self._binned()
+            self.samples += int(binned.size) - self._n_loose
+            dense = np.bincount(binned, minlength=N_CELLS).astype(np.float32)
+            dense[self._counts.cells] += self._counts.counts
+            self._counts = SparseCounts.of_dense(dense)
+            self._loose.clear()
+            self._n_loose = 0
+        return self._counts
+
+    def _binned(self) -> NDArray[np.int32]:
+        """Return the cell of every loose sample; those not measured are left out."""
+        values = np.concatenate([values for values, _ in self._loose])
+        cells = bin_index(values)
+        if self._strata_base is not None:
+            # Without its workload a row counts as the lightest.
+            workload = np.concatenate(
+                [np.zeros(v.size, np.float32) if w is None else w for v, w in self._loose]
+            )
+            cells += stratum_index(workload, self._strata_base) * np.int32(N_BINS)
+        measured = values == values  # noqa: PLR0124 - false for NaN alone, and faster than isnan.
+        return cells if measured.all() else cells[measured]
+
+    def merge(self, *others: HistogramPane) -> None:
+        together = add_up([self.counts(), *(other.counts() for other in others)], N_CELLS)
+        self._counts = SparseCounts.of_dense(together)
+        self.samples += sum(other.samples for other in others)
+
+    def snapshot(self) -> SparseCounts:
+        return self.counts()
+
+    def restore(self, snapshot: SparseCounts) -> None:
+        self._counts = snapshot
+        self.samples = round(snapshot.total)
+
+
+class ValuesPane:
+    """The values themselves, for detectors that take them one by one."""
+
+    __slots__ = ("_end_s", "_values", "samples")
+    snapshot_type: ClassVar[Any] = tuple[NDArray[np.float32], NDArray[np.float64]]
+
+    def __init__(self) -> None:
+        self._values: list[NDArray[np.float32]] = []
+        self._end_s: list[NDArray[np.float64]] = []
+        self.samples = 0
+
+    def add(
+        self,
+        values: NDArray[np.float32],
+        end_s: NDArray[np.float64],
+        workload: NDArray[np.float32] | None,  # noqa: ARG002 - these detectors know none.
+    ) -> None:
+        measured = ~np.isnan(values)
+        self._values.append(values[measured])
+        self._end_s.append(end_s[measured])
+        self.samples += self._values[-1].size
+
+    def in_order(self) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
+        """Return values and event times, by event time, then by value.
+
+        So their order does not depend on which engine's batch came first.
+        """
+        if not self._values:
+            return np.empty(0, np.float32), np.empty(0, np.float64)
+        values, end_s = np.concatenate(self._values), np.concatenate(self._end_s)
+        order = np.lexsort((values, end_s))
+        return values[order], end_s[order]
+
+    def merge(self, *others: ValuesPane) -> None:
+        for other in others:
+            self._values.extend(other._values)
+            self._end_s.extend(other._end_s)
+            self.samples += other.samples
+
+    def snapshot(self) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
+        return self.in_order()
+
+    def restore(self, snapshot: tuple[NDArray[np.float32], NDArray[np.float64]]) -> None:
+        values, end_s = snapshot
+        self._values, self._end_s, self.samples = [values], [end_s], values.size

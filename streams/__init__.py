@@ -1,0 +1,1 @@
+"""The Faust app: telemetry in, verdicts out, checkpoints between."""

@@ -1,0 +1,281 @@
+"""The owner of some partitions: loads them, folds their records, publishes, saves.
+
+It knows no Faust: what it needs of Kafka comes in as ports. What is promised:
+
+* A record is acknowledged only when a checkpoint covers it, and a checkpoint is written only when
+  every output before it has arrived. So a crash repeats outputs (same ids, same bytes) and loses
+  none.
+* A record that cannot be used is a dead letter with its reason, and the stream goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from daom.codec import encode_json, encode_output
+from daom.errors import CheckpointError, MalformedRecord, SourceError
+from daom.events import Source, Tick
+from daom.fold import Fold
+from daom.pipeline import CellSettings
+from daom.topics import Topics, dead_letter_key
+from streams.checkpoint import Checkpoint, Marker, decode_checkpoint, decode_marker, encode_marker
+from streams.metrics import WorkerMetrics
+from streams.partition import LogRecord, PartitionFold
+
+_LOGGER: Final = logging.getLogger(__name__)
+
+MARKER_KEY: Final = b"\x00partition"
+"""Key of a partition's marker among its cells' checkpoints: no model can have this name."""
+_MAX_IN_FLIGHT: Final = 10_000
+_MAX_DEAD_LETTER_BYTES: Final = 512 * 2**10
+"""Of a longer record that could not be used only the beginning is kept."""
+
+Headers = list[tuple[str, bytes]]
+
+
+class Send(Protocol):
+    """Hands a message to the producer; what it returns is done once the message has arrived."""
+
+    async def __call__(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        partition: int | None,
+        headers: Headers,
+    ) -> Awaitable[object]:
+        """Raise only if the producer cannot take it."""
+
+
+class Read(Protocol):
+    """Reads one partition of a topic from ``start`` (None: its beginning) to its present end."""
+
+    def __call__(
+        self, topic: str, partition: int, start: int | None
+    ) -> AsyncGenerator[LogRecord, None]:
+        """Raise SourceError if the log no longer holds ``start``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ports:
+    """What the owner needs of the world. ``clock`` is monotonic seconds."""
+
+    send: Send
+    read: Read
+    clock: Callable[[], float]
+
+
+@dataclass(slots=True)
+class _Held:
+    """One loaded partition, and the acknowledgements that its next checkpoint will release."""
+
+    fold: PartitionFold
+    acknowledge: list[Callable[[], None]] = field(default_factory=list)
+
+
+class Owner:
+    """Folds the records of the partitions that it is given.
+
+    Args:
+        settings: How cells are judged.
+        topics: Names of the topics.
+        partitions: Partitions of the telemetry topic.
+        ports: Kafka and time.
+        metrics: Counters to keep.
+        max_message_bytes: Longer records are dead letters.
+        tick_after_s: Real time without a record of a cell after which a Tick is appended for it.
+    """
+
+    def __init__(
+        self,
+        *,
+        settings: CellSettings,
+        topics: Topics,
+        partitions: int,
+        ports: Ports,
+        metrics: WorkerMetrics,
+        max_message_bytes: int,
+        tick_after_s: float,
+    ) -> None:
+        self._settings = settings
+        self._topics = topics
+        self._partitions = partitions
+        self._ports = ports
+        self._metrics = metrics
+        self._max_message_bytes = max_message_bytes
+        self._tick_after_s = tick_after_s
+        self._held: dict[int, _Held] = {}
+        self._in_flight: list[Awaitable[object]] = []
+        self._loading = asyncio.Lock()
+
+    # Partitions come and go
+
+    async def own(self, partitions: Iterable[int]) -> None:
+        """Own exactly ``partitions`` from now on: forget the others, load the new ones."""
+        wanted = set(partitions)
+        for number in self._held.keys() - wanted:
+            del self._held[number]
+        for number in sorted(wanted):
+            await self._hold(number)
+
+    async def _hold(self, number: int) -> _Held:
+        async with self._loading:
+            held = self._held.get(number)
+            if held is None:
+                held = self._held[number] = _Held(await self._load(number))
+            return held
+
+    async def _load(self, number: int) -> PartitionFold:
+        fold = PartitionFold(
+            number, Fold(self._settings, self._max_message_bytes), 0, self._partitions
+        )
+        marker, saved = Marker(offset=0, partitions=self._partitions, cells={}), {}
+        async with aclosing(self._ports.read(self._topics.checkpoints, number, None)) as records:
+            async for record in records:
+                if record.key == MARKER_KEY and record.value is not None:
+                    marker = decode_marker(record.value)
+                elif record.key is not None and record.value is not None:
+                    saved[record.key] = record.value
+        if marker.partitions != self._partitions:
+            raise CheckpointError(
+                f"{self._topics.telemetry} has {self._partitions} partitions, but partition "
+                f"{number} was saved when it had {marker.partitions}, and cells have moved since. "
+                f"Drain and delete {self._topics.checkpoints}, or use another group and prefix: "
+                "either way the cells are refolded from the log"
+            )
+        checkpoints = [self._decode(key, value) for key, value in saved.items()]
+        fold.restore(marker, checkpoints, self._ports.clock())
+        _LOGGER.info(
+            "partition %d: goes on at offset %d with %d cells", number, fold.position, len(saved)
+        )
+        return fold
+
+    def _decode(self, key: bytes, value: bytes) -> Checkpoint:
+        try:
+            return decode_checkpoint(value, self._settings)
+        except CheckpointError as error:
+            raise CheckpointError(f"cell {key.decode(errors='replace')}: {error}") from error
+
+    # Records come in
+
+    async def take(self, number: int, record: LogRecord, acknowledge: Callable[[], None]) -> None:
+        """Fold one record of partition ``number`` in, and publish what it made due."""
+        held = self._held.get(number) or await self._hold(number)
+        if record.offset > held.fold.position:
+            await self._fill_gap(held.fold, record.offset)
+        await self._fold(held.fold, record)
+        held.acknowledge.append(acknowledge)
+
+    async def _fill_gap(self, fold: PartitionFold, until: int) -> None:
+        """Read what lies between the fold's position and ``until`` from the log itself."""
+        try:
+            await self._refold(fold, fold.position, until)
+        except SourceError as error:
+            first = fold.position
+            await self._refold(fold, None, until)
+            if fold.position > first:
+                _LOGGER.warning("partition %d: from offset %d: %s", fold.number, first, error)
+
+    async def _refold(self, fold: PartitionFold, start: int | None, until: int) -> None:
+        telemetry = self._ports.read(self._topics.telemetry, fold.number, start)
+        async with aclosing(telemetry) as records:
+            async for record in records:
+                if record.offset >= until:
+                    return
+                await self._fold(fold, record)
+
+    async def _fold(self, fold: PartitionFold, record: LogRecord) -> None:
+        folded = fold.take(record, self._ports.clock())
+        if folded is None:
+            return
+        self._metrics.record(folded)
+        for fault in folded.faults:
+            await self._dead_letter(fold.number, record, fault)
+        for output in folded.outputs:
+            topic, key = self._topics.topic_of(output)
+            name = f"{type(output).__name__}/1"
+            await self._send(topic, key, encode_output(output), None, [("schema", name.encode())])
+
+    async def _dead_letter(self, number: int, record: LogRecord, fault: MalformedRecord) -> None:
+        value = record.value or b""
+        headers = [
+            ("schema", b"DeadLetter/1"),
+            ("kind", fault.kind.encode()),
+            ("reason", str(fault).encode()),
+            ("source_topic", self._topics.telemetry.encode()),
+            ("source_partition", str(number).encode()),
+            ("source_offset", str(record.offset).encode()),
+            ("source_bytes", str(len(value)).encode()),
+        ]
+        if record.key is not None:
+            headers.append(("source_key", record.key))
+        key = dead_letter_key(self._topics.telemetry, number, record.offset)
+        kept = value[:_MAX_DEAD_LETTER_BYTES]
+        await self._send(self._topics.dead_letters, key, kept, None, headers)
+
+    async def _send(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        partition: int | None,
+        headers: Headers,
+    ) -> None:
+        self._in_flight.append(await self._ports.send(topic, key, value, partition, headers))
+        if len(self._in_flight) >= _MAX_IN_FLIGHT:
+            await self._arrive()
+
+    async def _arrive(self) -> None:
+        """Wait until everything sent has arrived; raise if anything has not."""
+        in_flight, self._in_flight = self._in_flight, []
+        await asyncio.gather(*in_flight)
+
+    # State goes out
+
+    async def save(self, partitions: Sequence[int] | None = None) -> None:
+        """Checkpoint the cells that have moved, of all partitions or of some; then acknowledge."""
+        for number in sorted(self._held) if partitions is None else partitions:
+            held = self._held.get(number)
+            if held is not None and held.acknowledge:
+                await self._save(held)
+
+    async def _save(self, held: _Held) -> None:
+        # No await until all is taken: it must be the state of one moment.
+        acknowledge, held.acknowledge = held.acknowledge, []
+        checkpoints = held.fold.unsaved(self._settings)
+        marker = encode_marker(held.fold.marker())
+        number, topic = held.fold.number, self._topics.checkpoints
+        await self._arrive()
+        for cell, value in checkpoints:
+            await self._send(topic, cell.encode(), value, number, [("schema", b"Checkpoint/1")])
+        await self._arrive()
+        await self._send(topic, MARKER_KEY, marker, number, [("schema", b"Marker/1")])
+        await self._arrive()
+        for release in acknowledge:
+            release()
+        self._metrics.saved(held.fold)
+
+    async def tick(self) -> None:
+        """Append a Tick for every cell that has been silent for too long, by real time."""
+        now_s = self._ports.clock()
+        for held in list(self._held.values()):
+            for name, known in held.fold.progress.items():
+                silent_s = now_s - known.heard_s
+                cell = held.fold.fold.cells[name]
+                event_s = cell.state.clock.now_s
+                if silent_s < self._tick_after_s or event_s is None:
+                    continue
+                known.heard_s = now_s
+                tick = Tick(source=Source(model=cell.model), time_s=event_s + silent_s)
+                await self._send(
+                    self._topics.telemetry,
+                    name.encode(),
+                    encode_json(tick),
+                    held.fold.number,
+                    [("schema", b"Tick/1")],
+                )

@@ -1,0 +1,109 @@
+"""One partition of the telemetry topic: its cells, how far they have come, and what is in flight.
+
+The fold knows its own position in the log, so it does not matter how often, or by whom, a record is
+delivered: one before the position is skipped, and a gap before a record is read from the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from daom.fold import Fold, Folded
+from daom.pipeline import CellSettings
+from streams.checkpoint import Checkpoint, Marker, detectors_of, encode_checkpoint
+
+
+class LogRecord(NamedTuple):
+    """One record of the telemetry topic, as the log has it."""
+
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    timestamp_s: float | None
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far one cell has come.
+
+    Attributes:
+        offset: The next offset that it needs; ``saved`` is that of its last checkpoint.
+        heard_s: When it was last heard of, monotonic seconds.
+    """
+
+    offset: int
+    saved: int
+    heard_s: float
+
+
+@dataclass(slots=True)
+class PartitionFold:
+    """The fold of one partition.
+
+    Args:
+        number: The partition.
+        fold: Its cells.
+        position: The next offset to fold.
+        partitions: Partitions of the topic, kept in every checkpoint.
+    """
+
+    number: int
+    fold: Fold
+    position: int
+    partitions: int
+    progress: dict[str, Progress] = field(default_factory=dict)
+
+    def take(self, record: LogRecord, now_s: float) -> Folded | None:
+        """Fold one record in; None if it has been folded already. ``now_s`` is monotonic."""
+        if record.offset < self.position:
+            return None
+        self.position = record.offset + 1
+        key = record.key.decode(errors="replace") if record.key is not None else None
+        known = self.progress.get(key or "")
+        if known is not None and record.offset < known.offset:
+            return None
+        folded = self.fold.take(record.value, key or "", record.timestamp_s)
+        if folded.record is not None and key is not None:
+            if known is None:
+                known = self.progress[key] = Progress(0, 0, now_s)
+            known.offset = self.position
+            known.heard_s = now_s
+        return folded
+
+    def restore(self, marker: Marker, checkpoints: Iterable[Checkpoint], now_s: float) -> None:
+        """Let the cells go on from their checkpoints, and the partition from ``marker``."""
+        self.position = marker.offset
+        for checkpoint in checkpoints:
+            offset = checkpoint.offset
+            self.fold.restore(checkpoint.cell, checkpoint.model, checkpoint.state)
+            self.progress[checkpoint.cell] = Progress(offset, offset, now_s)
+            # An owner that had been declared dead wrote an older checkpoint over a newer one.
+            if offset < marker.cells.get(checkpoint.cell, 0):
+                self.position = min(self.position, offset)
+
+    def marker(self) -> Marker:
+        """Return how far the partition has come, once ``unsaved`` is saved."""
+        return Marker(
+            offset=self.position,
+            partitions=self.partitions,
+            cells={name: known.offset for name, known in self.progress.items()},
+        )
+
+    def unsaved(self, settings: CellSettings) -> list[tuple[str, bytes]]:
+        """Return a checkpoint of every cell that has moved since its last one, by cell."""
+        detectors = detectors_of(settings)
+        changed = [name for name, known in self.progress.items() if known.offset > known.saved]
+        saved: list[tuple[str, bytes]] = []
+        for name in changed:
+            checkpoint = Checkpoint(
+                cell=name,
+                model=self.fold.cells[name].model,
+                offset=self.progress[name].offset,
+                detectors=detectors,
+                state=self.fold.cells[name].state,
+            )
+            self.progress[name].saved = checkpoint.offset
+            saved.append((name, encode_checkpoint(checkpoint)))
+        return saved

@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from detectors.strata import N_STRATA, stratum_index
+
+FEW = settings(max_examples=100, derandomize=True, deadline=None)
+BASES = [0.5, 2.0, 8.0, 32.0, 128.0, 512.0]
+
+
+def stratum(value, base):
+    return int(stratum_index(np.array([value], np.float32), base)[0])
+
+
+def by_counting(value, base):
+    """How often ``base`` must be multiplied by four to exceed ``value``."""
+    return sum(value >= base * 4.0**k for k in range(N_STRATA - 1))
+
+
+def test_prompt_tokens_fall_into_steps_of_four():
+    tokens = [0, 1, 31, 32, 127, 128, 511, 512, 2_047, 2_048, 8_191, 8_192, 100_000]
+
+    strata = stratum_index(np.array(tokens, np.float32), 32.0)
+
+    assert strata.tolist() == [0, 0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5]
+
+
+@FEW
+@given(value=st.floats(0.0, 2.0**40, width=32), base=st.sampled_from(BASES))
+def test_each_stratum_is_two_octaves_of_the_workload(value, base):
+    assert stratum(value, base) == by_counting(value, base)
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_the_base_belongs_to_the_stratum_above_it(base):
+    below = np.nextafter(np.float32(base), np.float32(0.0))
+
+    assert (stratum(below, base), stratum(base, base)) == (0, 1)
+
+
+@pytest.mark.parametrize("value", [0.0, -0.0, -1.0, -np.inf, 1e-45])
+def test_no_workload_is_the_lightest(value):
+    assert stratum(value, 32.0) == 0
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 3e38])
+def test_what_cannot_be_bounded_is_the_heaviest(value):
+    assert stratum(value, 32.0) == N_STRATA - 1
+
+
+def test_its_input_is_left_alone():
+    workload = np.array([1.0, 100.0], np.float32)
+
+    stratum_index(workload, 32.0)
+
+    assert workload.tolist() == [1.0, 100.0]
+
+
+@pytest.mark.parametrize("base", [0.0, -2.0, 1.0, 3.0, 4.0, 64.0, np.inf, np.nan])
+def test_a_base_that_is_not_twice_a_power_of_four_is_refused(base):
+    with pytest.raises(ValueError, match="base must be 2 times a power of 4"):
+        stratum_index(np.ones(1, np.float32), base)
