@@ -33,6 +33,7 @@ from daom.errors import SinkError, SinkUnavailable, SourceError
 logger = logging.getLogger(__name__)
 
 BATCH_ALERTS: Final = 64  # As Prometheus has it.
+PASS_ALERTS: Final = 8 * BATCH_ALERTS  # Then the book is asked again, for it may have changed.
 POLL_S: Final = 1.0
 FIRST_RETRY_S: Final = 1.0
 LAST_RETRY_S: Final = 15.0
@@ -45,8 +46,7 @@ CHECK_EVERY_S: Final = 30.0
 CONNECT_S: Final = 30.0
 UNSUBSCRIBED_S: Final = 0.05
 STALLED_POLLS: Final = 10
-"""So many polls that bring nothing, from a broker that answers, are an end of the topic too:
-compaction may have removed its last records."""
+"""So many polls that bring nothing are an end too: compaction may have removed the last records."""
 
 
 class AlertSource(Protocol):
@@ -58,8 +58,7 @@ class AlertSource(Protocol):
     async def next(self, timeout_s: float) -> AlertBatch:
         """Return what came since, or an empty batch after ``timeout_s`` seconds without any.
 
-        Where the topic had to be read again, the batch reaches to its end: a state that was
-        superseded long ago is never the last one of a batch.
+        Where the topic had to be read again, the batch reaches to its end.
         """
 
 
@@ -173,11 +172,14 @@ class _Bridge:
         down, retries_s = False, _doubling(first_retry_s)
         while True:
             now_s = self.clock()
-            postings = self.book.due(now_s, sink.url)[:BATCH_ALERTS]
+            postings = self.book.due(now_s, sink.url)[:PASS_ALERTS]
             if not postings:
                 await self._rest(sink.url, now_s)
                 continue
-            failure = await self._deliver(sink, postings, now_s)
+            failure = None
+            while postings and failure is None:
+                batch, postings = postings[:BATCH_ALERTS], postings[BATCH_ALERTS:]
+                failure = await self._deliver(sink, batch, now_s)
             if failure is not None:
                 if not down:
                     words = f"replica unavailable, retrying until it is back: {failure}"
@@ -308,7 +310,7 @@ class KafkaAlertSource:
         self._down, self._retries_s = False, _doubling(self._first_retry_s)
 
     async def next(self, timeout_s: float) -> AlertBatch:
-        """Return what came since, or nothing after ``timeout_s``; longer in an outage."""
+        """Return what came since, or nothing after ``timeout_s``; later in an outage."""
         try:
             return _decoded(await self._poll(timeout_s))
         except _OUTAGES as error:
@@ -371,7 +373,7 @@ class KafkaAlertSource:
         return list(chain.from_iterable(polled.values()))
 
     async def _check(self) -> None:
-        """Ask for the topic: a consumer tells neither a lost broker nor a new partition."""
+        """Ask the broker: a consumer tells neither a lost broker nor a new partition."""
         partitions = await self._count_partitions()
         if partitions != self._partitions:
             raise SourceError(f"it has {partitions} partitions now, {self._partitions} before")

@@ -21,14 +21,7 @@ from daom.errors import ConfigError, SinkRejected, SinkUnavailable
 DEFAULT_TIMEOUT_S: Final = 10.0
 
 _RETRYABLE: Final = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS})
-_BLAMES_AN_ALERT: Final = frozenset(
-    {
-        HTTPStatus.BAD_REQUEST,
-        HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-        HTTPStatus.UNPROCESSABLE_ENTITY,
-    }
-)
-"""The alerts themselves were refused; any other 4xx says that nobody looked at them."""
+_INVALID: Final = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY})
 
 _BODY_BYTES: Final = 4_096
 _REASON_CHARS: Final = 300
@@ -74,6 +67,17 @@ class AlertsRejected(SinkRejected):
 class _Answer:
     status: int
     reason: str
+    is_json: bool
+
+    @property
+    def blames_an_alert(self) -> bool:
+        """Whether the alerts were refused; else nobody looked at them.
+
+        A proxy, or a server that expects TLS, answers 400 too, but not in JSON. Taken for
+        Alertmanager's word, that would silence every alert.
+        """
+        too_large = self.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+        return too_large or (self.status in _INVALID and self.is_json)
 
 
 class AlertmanagerSink:
@@ -111,17 +115,11 @@ class AlertmanagerSink:
         base = _parsed(url)
         self.url = str(base.with_user(None)).rstrip("/")
         self._endpoint = base.with_user(None) / "api" / "v2" / "alerts"
-        self._headers = {"Content-Type": "application/json"}
         username, password = username or base.user, password or base.password
-        if username is not None and bearer_token is not None:
-            raise ConfigError(f"{self.url}: give a username or a bearer token, not both")
-        self._secrets = [secret for secret in (password, bearer_token) if secret]
-        authorization = _authorization(username, password, bearer_token)
-        if authorization is not None:
-            if not authorization.isprintable():
-                raise ConfigError(f"{self.url}: the bearer token has a character of no header")
-            self._headers["Authorization"] = authorization
-            self._secrets.append(authorization.partition(" ")[2])
+        authorization = _authorization(self.url, username, password, bearer_token)
+        self._headers = {"Content-Type": "application/json"} | authorization
+        sent = [header.partition(" ")[2] for header in authorization.values()]
+        self._secrets = [secret for secret in (password, *sent) if secret]
         self._ssl = _trust(self.url, ca_file)
         self._generator_url = generator_url
         self._timeout_s = timeout_s
@@ -180,7 +178,7 @@ class AlertmanagerSink:
         answer = await self._answer(
             msgspec.json.encode([to_wire(posting, self._generator_url) for posting in postings])
         )
-        if answer.status in _BLAMES_AN_ALERT:
+        if answer.blames_an_alert:
             return answer
         if HTTPStatus.OK <= answer.status < HTTPStatus.MULTIPLE_CHOICES:
             return None
@@ -199,7 +197,8 @@ class AlertmanagerSink:
                 reason = _reason(text) or response.reason or "no reason given"
                 if "Location" in response.headers:
                     reason += f"; redirects to {response.headers['Location']}"
-                return _Answer(response.status, self._scrubbed(reason))
+                is_json = response.content_type == "application/json"
+                return _Answer(response.status, self._scrubbed(reason), is_json)
         except TimeoutError as error:
             raise SinkUnavailable(f"{self.url}: no answer in {self._timeout_s:g} s") from error
         except (aiohttp.ClientError, OSError) as error:
@@ -236,14 +235,20 @@ def _parsed(url: str) -> URL:
 
 
 def _authorization(
-    username: str | None, password: str | None, bearer_token: str | None
-) -> str | None:
+    url: str, username: str | None, password: str | None, bearer_token: str | None
+) -> dict[str, str]:
+    """Return the header that proves who sends, if there is anything to prove it with."""
+    if username is not None and bearer_token is not None:
+        raise ConfigError(f"{url}: give a username or a bearer token, not both")
     if bearer_token is not None:
-        return f"Bearer {bearer_token.strip()}"
+        token = bearer_token.strip()
+        if not token.isprintable():
+            raise ConfigError(f"{url}: the bearer token has a character that no header may have")
+        return {"Authorization": f"Bearer {token}"}
     if username is not None:
         pair = f"{username}:{password or ''}"
-        return f"Basic {base64.b64encode(pair.encode()).decode()}"
-    return None
+        return {"Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}
+    return {}
 
 
 def _trust(url: str, ca_file: Path | None) -> ssl.SSLContext | bool:

@@ -478,5 +478,5 @@ def decode_output(value: bytes) -> Output:
     """
     try:
         return _OUTPUT_DECODER.decode(value)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise MalformedRecord("not_decodable", "", f"not an output of DAOM: {error}") from error

@@ -37,7 +37,7 @@ def run_worker(config: Config) -> None:
     partitions = asyncio.run(_telemetry_partitions(config))
     with tempfile.TemporaryDirectory(prefix="daom-worker-") as data_dir:
         app = _app(config, partitions, Path(data_dir))
-        worker = faust.Worker(app, loglevel="WARN", redirect_stdouts=False, logging_config=None)
+        worker = faust.Worker(app, loglevel="WARN", quiet=True, redirect_stdouts=False)
         worker.execute_from_commandline()
 
 

@@ -58,7 +58,12 @@ class Surroundings:
         ]
 
     def drifting_share(self, condition: Condition) -> float:
-        """Return for which share of the model's engines the same signal drifts."""
+        """Return for which share of the model's engines the same signal drifts.
+
+        Silence and stall are no matter of a signal: each engine speaks for itself.
+        """
+        if condition.signal is None:
+            return 0.0
         drifting = sum(
             life.drifting
             for life in self.lives.values()
@@ -66,7 +71,7 @@ class Surroundings:
             and life.signal == condition.signal
             and life.engine is not None
         )
-        return drifting / max(1, self.judged.get(condition.signal or "", 0), drifting)
+        return drifting / max(1, self.judged.get(condition.signal, 0), drifting)
 
 
 Rule = Callable[[Condition, AlertLife, Surroundings], Muted | None]

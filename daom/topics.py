@@ -152,8 +152,8 @@ class Topics:
             partitions: Of every topic; a cell's checkpoint lies in the partition of its telemetry.
             replication_factor: Copies of every partition; with 3 or more, a write waits for 2.
             telemetry_retention_s: How long the input log is kept; ``math.inf`` is for ever.
-            output_retention_s: The same of verdicts, alerts, suppressions, rca and dead letters.
-            audit_retention_s: The same of the audit trail.
+            output_retention_s: The same of verdicts, suppressions, rca and dead letters.
+            audit_retention_s: The same of the audit trail and of alerts.
 
         Raises:
             ValueError: If a count is below 1, or a retention is not above 0 s.
@@ -179,7 +179,8 @@ class Topics:
             self.telemetry: telemetry | _TELEMETRY_CONFIG,
             self.verdicts: output,
             self.thresholds: {"cleanup.policy": "compact", "segment.ms": _ms(DAY_S)},
-            self.alerts: output | {"cleanup.policy": "compact,delete"},
+            # An alert may fire for longer than other outputs are kept.
+            self.alerts: audit | {"cleanup.policy": "compact,delete"},
             self.suppressions: output,
             self.rca: output,
             self.audit: audit,

@@ -18,15 +18,23 @@ doi:10.1080/01621459.1981.10477633.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from detectors.divergence import kl_bias_nats, kl_by_chain_rule
-from detectors.histogram import N_BINS, SparseCounts, add_up
+from detectors.divergence import (
+    KlParts,
+    kl_bias_nats,
+    kl_by_chain_rule,
+    kl_from_logs,
+    log_probabilities,
+    smoothed,
+)
+from detectors.histogram import N_BINS, SparseCounts, add_up, quantiles
 from detectors.panes import N_CELLS
 from detectors.partition import (
     MIN_KNOWN_SAMPLES,
@@ -39,7 +47,11 @@ Floats = NDArray[np.float64]
 
 _MAX_INFLATION: Final = 50.0
 _INFLATION_MEMORY_BLOCKS: Final = 60
-_TAIL: Final = 0.95
+_LEARN_PANES: Final = 6
+_TAIL: Final = 0.94
+"""A little below 0.95, so that a bin whose edge is that quantile counts in spite of rounding."""
+_BINS: Final = np.arange(N_BINS)
+QUANTILES: Final = (0.5, 0.9, 0.99)
 
 
 @dataclass(slots=True)
@@ -102,12 +114,13 @@ def latency_counts(sparse: SparseCounts) -> Floats:
     return total.astype(np.float64, copy=False)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class Baseline:
     """What a series looked like while nothing was wrong.
 
     Attributes:
         counts: All its samples, by stratum and bin; old ones fade.
+        fresh: Calm samples that are yet to be added to ``counts``, of ``fresh_panes`` panes.
         by_workload: The bins for the service and workload parts.
         overall: The bins for latency alone.
         inflation: See the module's text.
@@ -123,18 +136,26 @@ class Baseline:
     blocks: int
     block_samples: float
     learned_s: float
+    fresh: SparseCounts = field(default_factory=SparseCounts.empty)
+    fresh_panes: int = 0
 
     def learn(self, panes: list[SparseCounts], max_blocks: int) -> None:
-        """Add ``panes``; beyond ``max_blocks`` blocks' worth of samples the old ones fade."""
-        if not any(pane.cells.size for pane in panes):
-            return
-        total = add_up([self.counts, *panes], N_CELLS)
-        total *= min(1.0, max_blocks * self.block_samples / total.sum())
-        self.counts = SparseCounts.of_dense(total)
+        """Take calm ``panes``; beyond ``max_blocks`` blocks' worth of samples old counts fade.
 
-    def learn_inflation(self, block: SparseCounts) -> None:
-        """Refine the inflation by one more calm block."""
-        compared = compare(self, Sample.of([block]), Sample.of([self.counts]))
+        They are added a few at a time: a yardstick is not worked out anew for every pane.
+        """
+        for pane in panes:
+            self.fresh = self.fresh.plus(pane)
+        self.fresh_panes += len(panes)
+        if self.fresh_panes < _LEARN_PANES or not self.fresh.cells.size:
+            return
+        cells, counts = self.counts.plus(self.fresh)
+        fade = min(1.0, max_blocks * self.block_samples / float(counts.sum(dtype=np.float64)))
+        self.counts = SparseCounts(cells, counts * np.float32(fade))
+        self.fresh, self.fresh_panes = SparseCounts.empty(), 0
+
+    def learn_inflation(self, compared: Comparison) -> None:
+        """Refine the inflation by the comparison of one more calm block."""
         self.blocks = min(self.blocks + 1, _INFLATION_MEMORY_BLOCKS)
         for name in Inflation.__slots__:
             statistic: Statistic = getattr(compared, name)
@@ -146,29 +167,92 @@ class Baseline:
                 setattr(self.inflation, name, min(max(refined, 1.0), _MAX_INFLATION))
 
 
+@dataclass(frozen=True, slots=True)
+class Yardstick:
+    """What comparing with a reference needs, worked out once for as long as it stays the same.
+
+    Attributes:
+        by_workload: The coarse bins, and with them each of:
+        log_given: Logarithm of the reference's probability of a bin, given its group.
+        rank: Mid-rank of a bin within its group, less one half; 0 where the group is unknown.
+        in_tail: 1 for the bins beyond the group's P95; 0 elsewhere.
+        tail_share: The reference's share of the tail, for each bin that of its group.
+        known: 1 for the bins of groups that the reference knows; 0 elsewhere.
+        group_samples: Samples of each group.
+        log_group: Logarithm of the probability of each group.
+        overall: The coarse bins of latency alone, and their logarithms ``log_latency``.
+        expected: Quantiles of the reference at ``QUANTILES``.
+    """
+
+    counts: SparseCounts
+    m: float
+    by_workload: Partition
+    log_given: Floats
+    rank: Floats
+    in_tail: Floats
+    tail_share: Floats
+    known: Floats
+    group_samples: Floats
+    log_group: Floats
+    overall: Partition
+    log_latency: Floats
+    expected: tuple[float, ...]
+
+
+def yardstick(counts: SparseCounts, by_workload: Partition, overall: Partition) -> Yardstick:
+    """Return what comparing with ``counts`` in these bins needs."""
+    starts, sizes = by_workload.group_starts, by_workload.group_sizes
+    before = by_workload.coarse(*counts)
+    totals = np.add.reduceat(before, starts)
+    per_row = np.maximum(np.repeat(totals, sizes), 1.0)
+    below = np.cumsum(before) - before - np.repeat(np.cumsum(totals) - totals, sizes)
+    known = np.repeat(totals >= MIN_KNOWN_SAMPLES, sizes).astype(np.float64)
+    in_tail = known * (below > _TAIL * per_row)
+    in_tail_of_group = np.add.reduceat(before * in_tail, starts)
+    log_given, log_group = log_probabilities(before, starts)
+    latency = latency_counts(counts)
+    coarse_latency = overall.coarse(_BINS, latency)
+    return Yardstick(
+        counts=counts,
+        m=float(before.sum()),
+        by_workload=by_workload,
+        log_given=log_given,
+        rank=known * ((below + 0.5 * before) / per_row - 0.5),
+        in_tail=in_tail,
+        tail_share=np.repeat(in_tail_of_group, sizes) / per_row,
+        known=known,
+        group_samples=totals,
+        log_group=log_group,
+        overall=overall,
+        log_latency=np.log(smoothed(coarse_latency)),
+        expected=tuple(quantiles(latency, *QUANTILES)),
+    )
+
+
 def learn_baseline(blocks: list[SparseCounts], learned_s: float) -> Baseline:
     """Return the reference that ``blocks`` (two or more) make, each as large as a window."""
     total = add_up(blocks, N_CELLS)
     sample = Sample.of(blocks)
     block_samples = sample.sparse.total / len(blocks)
-    baseline = Baseline(
+    by_workload = partition_by_workload(sample.sparse, block_samples)
+    overall = partition_of_latency(sample.latency, block_samples)
+    compared = []
+    for block in blocks:
+        others = SparseCounts.of_dense(total - add_up([block], N_CELLS))
+        reference = yardstick(others, by_workload, overall)
+        compared.append(compare(reference, Inflation(), Sample.of([block])))
+    inflation = Inflation(
+        **{name: _mean_ratio([getattr(c, name) for c in compared]) for name in Inflation.__slots__}
+    )
+    return Baseline(
         counts=sample.sparse,
-        by_workload=partition_by_workload(sample.sparse, block_samples),
-        overall=partition_of_latency(sample.latency, block_samples),
-        inflation=Inflation(),
+        by_workload=by_workload,
+        overall=overall,
+        inflation=inflation,
         blocks=len(blocks),
         block_samples=block_samples,
         learned_s=learned_s,
     )
-    others = [SparseCounts.of_dense(total - add_up([block], N_CELLS)) for block in blocks]
-    compared = [
-        compare(baseline, Sample.of([block]), Sample.of([rest]))
-        for block, rest in zip(blocks, others, strict=True)
-    ]
-    baseline.inflation = Inflation(
-        **{name: _mean_ratio([getattr(c, name) for c in compared]) for name in Inflation.__slots__}
-    )
-    return baseline
 
 
 def _mean_ratio(statistics: list[Statistic]) -> float:
@@ -176,30 +260,28 @@ def _mean_ratio(statistics: list[Statistic]) -> float:
     return min(max(float(np.mean(ratios)), 1.0), _MAX_INFLATION) if ratios else 1.0
 
 
-def compare(baseline: Baseline, window: Sample, reference: Sample) -> Comparison:
+def compare(reference: Yardstick, inflation: Inflation, window: Sample) -> Comparison:
     """Return how ``window`` (one sample or more) differs from ``reference``."""
-    inflation = baseline.inflation
-    by_workload, overall = baseline.by_workload, baseline.overall
-    now, before = by_workload.coarse(*window.sparse), by_workload.coarse(*reference.sparse)
-    n, m = float(now.sum()), float(before.sum())
-    parts = kl_by_chain_rule(now, before, by_workload.group_starts)
-    workload_degrees = by_workload.group_starts.size - 1
-    bins = np.arange(N_BINS)
-    latency = kl_by_chain_rule(
-        overall.coarse(bins, window.latency),
-        overall.coarse(bins, reference.latency),
-        overall.group_starts,
-    )
-    latency_degrees = overall.bin_starts.size - 1
-    body_z, tail_z, tail_share = _ranks(by_workload, now, before, inflation.service)
+    bins = reference.by_workload
+    now = bins.coarse(*window.sparse)
+    parts = kl_by_chain_rule(now, reference.log_given, reference.log_group, bins.group_starts)
+    latency = reference.overall.coarse(_BINS, window.latency)
+    n, m = float(now.sum()), reference.m
+    latency_nats = kl_from_logs(latency, reference.log_latency)
+    known = max(float(now @ reference.known), 1.0)
+    body_shift = float(now @ reference.rank) / known
+    tail_share = float(now @ reference.in_tail) / known
+    expected = float(now @ (reference.tail_share * reference.known)) / known
+    spread = max(expected * (1.0 - expected), 1.0 / known) / known
+    workload_degrees, latency_degrees = bins.group_starts.size - 1, latency.size - 1
     return Comparison(
         n=n,
         m=m,
-        service=_service(by_workload, now, before, parts.group_nats, inflation.service),
+        service=_service(reference, parts, inflation.service),
         workload=_statistic(parts.workload_nats, workload_degrees, inflation.workload, n, m),
-        latency=_statistic(latency.service_nats, latency_degrees, inflation.latency, n, m),
-        body_z=body_z,
-        tail_z=tail_z,
+        latency=_statistic(latency_nats, latency_degrees, inflation.latency, n, m),
+        body_z=body_shift / math.sqrt(inflation.service / (12.0 * known)),
+        tail_z=(tail_share - expected) / math.sqrt(inflation.service * spread),
         tail_share=tail_share,
     )
 
@@ -212,61 +294,34 @@ def _statistic(nats: float, degrees: int, inflation: float, n: float, m: float) 
     )
 
 
-def _service(
-    partition: Partition, now: Floats, before: Floats, group_nats: Floats, inflation: float
-) -> Statistic:
+def _service(reference: Yardstick, parts: KlParts, inflation: float) -> Statistic:
     """Return the service statistic: of the groups that both sides know well enough."""
-    n = np.add.reduceat(now, partition.group_starts)
-    m = np.add.reduceat(before, partition.group_starts)
-    degrees = partition.group_sizes - 1
+    degrees = reference.by_workload.group_sizes - 1
+    n, m = parts.group_samples, reference.group_samples
     judged = (m >= MIN_KNOWN_SAMPLES) & (n > degrees)
-    n, m, degrees, nats = n[judged], m[judged], degrees[judged], group_nats[judged]
+    total = float(n.sum())
+    n, m, degrees, nats = n[judged], m[judged], degrees[judged], parts.group_nats[judged]
     bias = 0.5 * inflation * degrees * (1.0 / n + 1.0 / m)
-    corrected = float(np.sum(n * (nats - bias)) / now.sum())
+    corrected = float(np.sum(n * (nats - bias))) / total
     value = float(np.sum(2.0 * n * nats / (1.0 + n / m))) / inflation
     return Statistic(value=value, degrees=int(degrees.sum()), kl_nats=max(0.0, corrected))
 
 
-def _ranks(
-    partition: Partition, now: Floats, before: Floats, inflation: float
-) -> tuple[float, float, float]:
-    """Return body_z, tail_z and tail_share, from the coarse counts."""
-    starts, sizes = partition.group_starts, partition.group_sizes
-    totals = np.add.reduceat(before, starts)
-    known = np.repeat(totals >= MIN_KNOWN_SAMPLES, sizes)
-    begun = np.repeat(np.cumsum(totals) - totals, sizes)
-    below = np.cumsum(before) - before - begun
-    per_row = np.maximum(np.repeat(totals, sizes), 1.0)
-    mid_rank = (below + 0.5 * before) / per_row
-    n = max(float(now[known].sum()), 1.0)
-    shift = float((now * (mid_rank - 0.5))[known].sum()) / n
-    in_tail = known & (below > (_TAIL - 0.01) * per_row)
-    tail_share = float(now[in_tail].sum()) / n
-    share_of_bin = np.repeat(np.add.reduceat(before * in_tail, starts), sizes) / per_row
-    expected = float((now * share_of_bin)[known].sum()) / n
-    body_z = shift / np.sqrt(inflation / (12.0 * n))
-    spread = max(expected * (1.0 - expected), 1.0 / n) / n
-    tail_z = (tail_share - expected) / np.sqrt(inflation * spread)
-    return float(body_z), float(tail_z), tail_share
+def expected_quantiles(reference: Yardstick, window: SparseCounts | None) -> tuple[float, ...]:
+    """Return the latency quantiles at ``QUANTILES`` that the reference would have.
 
-
-def expected_latency(baseline: Baseline, window: SparseCounts | None) -> Floats:
-    """Return the reference's fine latency counts, shape ``(N_BINS,)``.
-
-    With a ``window`` they are reweighted to its workload: what the reference would have looked like
+    With a ``window`` it is reweighted to its workload: what the reference would have looked like
     under the traffic of now. A longer prompt mix so raises what is expected; a slower service does
     not. Strata that the reference hardly knows have no part in it.
     """
-    counts = baseline.counts
     if window is None:
-        return latency_counts(counts)
-    partition = baseline.by_workload
-    m = np.add.reduceat(partition.coarse(*counts), partition.group_starts)
-    n = np.add.reduceat(partition.coarse(*window), partition.group_starts)
+        return reference.expected
+    bins, (cells, counts) = reference.by_workload, reference.counts
+    n = np.add.reduceat(bins.coarse(*window), bins.group_starts)
+    m = reference.group_samples
     weights = np.where(m >= MIN_KNOWN_SAMPLES, n / np.maximum(m, 1.0), 0.0)
     if not weights.any():
-        return latency_counts(counts)
-    group_cells = partition.bin_starts[partition.group_starts]
-    groups = np.searchsorted(group_cells, counts.cells, side="right") - 1
-    reweighted = SparseCounts(counts.cells, (counts.counts * weights[groups]).astype(np.float32))
-    return latency_counts(reweighted)
+        return reference.expected
+    groups = np.searchsorted(bins.bin_starts[bins.group_starts], cells, side="right") - 1
+    reweighted = SparseCounts(cells, (counts * weights[groups]).astype(np.float32))
+    return tuple(quantiles(latency_counts(reweighted), *QUANTILES))

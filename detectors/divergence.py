@@ -7,7 +7,7 @@ surprising the current samples are to somebody who knows the reference (the defa
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,7 +39,11 @@ def kl_divergence(p: Floats, q: Floats) -> float:
     return float(np.sum(p[occupied] * np.log(p[occupied] / q[occupied])))
 
 
-def smoothed(counts: Floats, pseudocount: float = 0.5) -> Floats:
+PSEUDOCOUNT: Final = 0.5
+"""Added to every bin of a reference, so that an empty one does not make KL infinite."""
+
+
+def smoothed(counts: Floats, pseudocount: float = PSEUDOCOUNT) -> Floats:
     """Return the probabilities behind ``counts``, none of them zero.
 
     ``pseudocount`` values are added to every bin, so that one empty bin does not make KL infinite.
@@ -67,6 +71,19 @@ def kl_bias_nats(degrees: float, n: float, m: float) -> float:
     return 0.5 * degrees * (1.0 / n + 1.0 / m)
 
 
+def kl_from_logs(current: Floats, log_reference: Floats) -> float:
+    """Return KL(current || reference) in nats, of counts and logarithms of probabilities.
+
+    Args:
+        current: Counts, shape ``(n_bins,)``, not negative, not all zero.
+        log_reference: Logarithms of the reference's probabilities, the same shape.
+    """
+    n = float(current.sum())
+    occupied = current > 0.0
+    counts = current[occupied]
+    return float(counts @ (np.log(counts / n) - log_reference[occupied])) / n
+
+
 class KlParts(NamedTuple):
     """KL(current || reference) of workload and latency together, split by the chain rule.
 
@@ -74,14 +91,33 @@ class KlParts(NamedTuple):
         workload_nats: KL of the workload groups.
         service_nats: Expected KL of latency given its group, under the current workload.
         group_nats: KL of latency within each group; 0 where it has no current samples.
+        group_samples: Current samples of each group.
     """
 
     workload_nats: float
     service_nats: float
     group_nats: Floats
+    group_samples: Floats
 
 
-def kl_by_chain_rule(current: Floats, reference: Floats, group_starts: NDArray[np.intp]) -> KlParts:
+def log_probabilities(
+    reference: Floats, group_starts: NDArray[np.integer]
+) -> tuple[Floats, Floats]:
+    """Return the logarithms of smoothed probabilities: of each bin given its group, of each group.
+
+    Args:
+        reference: Counts, shape ``(n_bins,)``.
+        group_starts: Where each group's bins begin, ascending from 0.
+    """
+    padded = reference + PSEUDOCOUNT
+    groups = np.add.reduceat(padded, group_starts)
+    sizes = np.diff(group_starts, append=reference.size)
+    return np.log(padded / np.repeat(groups, sizes)), np.log(groups / groups.sum())
+
+
+def kl_by_chain_rule(
+    current: Floats, log_given: Floats, log_group: Floats, group_starts: NDArray[np.integer]
+) -> KlParts:
     """Return the plug-in KL of (workload, latency), split exactly into its two parts.
 
     ``KL(w, x) = KL(w) + sum_w p(w) KL(x | w)``: a change of the prompt mix is in the first part,
@@ -89,23 +125,22 @@ def kl_by_chain_rule(current: Floats, reference: Floats, group_starts: NDArray[n
 
     Args:
         current: Counts, shape ``(n_bins,)``: the bins of the first workload group, of the second...
-        reference: The same for the reference.
+        log_given: Logarithm of the reference's probability of each bin given its group.
+        log_group: Logarithm of the reference's probability of each group, shape ``(n_groups,)``.
         group_starts: Where each group's bins begin, ascending from 0.
 
     Source:
         Cover & Thomas, Elements of Information Theory, theorem 2.5.3.
     """
-    bins = np.diff(group_starts, append=current.size)
-    now = np.add.reduceat(current, group_starts)
-    padded = reference + 0.5
-    before = np.add.reduceat(padded, group_starts)
-    n = now.sum()
-    workload = kl_divergence(now / n, before / before.sum())
-    conditional = padded / np.repeat(before, bins)
-    occupied = current > 0.0
-    counts = current[occupied]
-    given = counts / np.repeat(now, bins)[occupied]
-    terms = np.zeros(current.size)
-    terms[occupied] = counts * np.log(given / conditional[occupied])
-    by_group = np.add.reduceat(terms, group_starts)
-    return KlParts(workload, float(by_group.sum()) / float(n), by_group / np.maximum(now, 1.0))
+    samples = np.add.reduceat(current, group_starts)
+    n = float(samples.sum())
+    # c log(c / n_w) summed over a group is sum c log c - n_w log n_w: no array of n_w is needed.
+    terms = current * (np.log(np.maximum(current, 1e-300)) - log_given)
+    present = np.maximum(samples, 1.0)
+    by_group = np.add.reduceat(terms, group_starts) - samples * np.log(present)
+    return KlParts(
+        workload_nats=kl_from_logs(samples, log_group),
+        service_nats=float(by_group.sum()) / n,
+        group_nats=by_group / present,
+        group_samples=samples,
+    )

@@ -29,6 +29,7 @@ N_BINS: Final = _OCTAVES << MANTISSA_BITS
 LOWEST: Final = 2.0**_FIRST_EXPONENT
 HIGHEST: Final = 2.0 ** (_FIRST_EXPONENT + _OCTAVES)
 
+_MAX_UINT16: Final = 65_535
 _SHIFT: Final = 23 - MANTISSA_BITS
 _OFFSET: Final = (127 + _FIRST_EXPONENT) << MANTISSA_BITS
 
@@ -92,11 +93,11 @@ class SparseCounts(NamedTuple):
 
     Attributes:
         cells: Cell numbers, ascending, uint16.
-        counts: Values in each, float32 (exact up to 16.7 million).
+        counts: Values in each: uint16 where they fit, else float32 (exact up to 16.7 million).
     """
 
     cells: NDArray[np.uint16]
-    counts: NDArray[np.float32]
+    counts: NDArray[np.number]
 
     @classmethod
     def empty(cls) -> Self:
@@ -109,6 +110,30 @@ class SparseCounts(NamedTuple):
         # Of booleans, nonzero is several times faster.
         cells = np.flatnonzero(dense > 0)
         return cls(cells.astype(np.uint16), dense[cells].astype(np.float32))
+
+    @classmethod
+    def of_cells(cls, cells: NDArray[np.integer], n_cells: int) -> Self:
+        """Return the histogram of values that are in ``cells``, below ``n_cells``."""
+        dense = np.bincount(cells, minlength=n_cells)
+        occupied = np.flatnonzero(dense > 0)
+        counts = dense[occupied]
+        fits = not counts.size or counts.max() <= _MAX_UINT16
+        return cls(occupied.astype(np.uint16), counts.astype(np.uint16 if fits else np.float32))
+
+    def plus(self, other: SparseCounts) -> SparseCounts:
+        """Return the sum, as float32; fast where ``other`` has few cells that this has not."""
+        if not self.cells.size:
+            return SparseCounts(other.cells, other.counts.astype(np.float32))
+        at = np.searchsorted(self.cells, other.cells)
+        here = np.minimum(at, self.cells.size - 1)
+        known = self.cells[here] == other.cells
+        counts = self.counts.astype(np.float32)
+        counts[here[known]] += other.counts[known]
+        if known.all():
+            return SparseCounts(self.cells, counts)
+        new = ~known
+        cells = np.insert(self.cells, at[new], other.cells[new])
+        return SparseCounts(cells, np.insert(counts, at[new], other.counts[new]))
 
     @property
     def total(self) -> float:

@@ -18,27 +18,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Final
+from weakref import WeakKeyDictionary
 
-import numpy as np
-from numpy.typing import NDArray
 from scipy.special import chdtri
 
 from detectors.baseline import (
+    QUANTILES,
     Baseline,
     Comparison,
     Sample,
     Statistic,
+    Yardstick,
     compare,
-    expected_latency,
+    expected_quantiles,
     latency_counts,
     learn_baseline,
+    yardstick,
 )
 from detectors.histogram import SparseCounts, quantile, quantiles
 from detectors.panes import HistogramPane
 from detectors.protocol import Attribution, Direction, DriftScore
-
-Floats = NDArray[np.float64]
 
 _SUSPICION_LEVEL: Final = 1e-3
 _MIN_BLOCKS: Final = 2
@@ -53,11 +54,14 @@ class KlState:
     """What one series has seen.
 
     Attributes:
+        window: The newest panes; while learning, those of the block that is being filled.
         tainted_panes: So many of the window's oldest panes were under suspicion: never learned.
+        block_panes: Panes since the window was last a block of its own.
+        blocks: While learning or suspecting: the blocks that may become the reference.
     """
 
     warmup_panes: int
-    block: list[SparseCounts] = field(default_factory=list)
+    block_panes: int = 0
     blocks: list[SparseCounts] = field(default_factory=list)
     window: list[SparseCounts] = field(default_factory=list)
     tainted_panes: int = 0
@@ -116,6 +120,7 @@ class KlDetector:
         self._warmup_panes = warmup_panes
         self._min_kl_nats = min_kl_nats
         self._adopt_after_s = adopt_after_s
+        self._yardsticks: WeakKeyDictionary[Baseline, Yardstick] = WeakKeyDictionary()
         # Two statistics are asked in every window, so each gets half of the false alarms.
         self._level = min(_SUSPICION_LEVEL, 0.5 * window_panes * pane_s / false_alarm_interval_s)
 
@@ -130,9 +135,8 @@ class KlDetector:
         if state.warmup_panes:
             state.warmup_panes -= bool(pane.samples)
             return [_insufficient(end_s, counts, "warming up")]
-        block = self._fill_block(state, counts)
         if state.baseline is None:
-            return [self._learn(state, end_s)]
+            return [self._learn(state, counts, end_s)]
         clean = self._slide(state, counts)
         window = Sample.of(state.window)
         n = round(window.sparse.total)
@@ -142,41 +146,62 @@ class KlDetector:
                 f"{len(state.window)} of {self._window_panes} panes"
             )
             return [_insufficient(end_s, window.sparse, why)]
-        score = self._score(state.baseline, window, end_s)
+        reference = self._yardstick(state.baseline)
+        compared = compare(reference, state.baseline.inflation, window)
+        score = self._score(reference, state.baseline, compared, window, end_s)
+        is_block = self._completes_block(state)
         if score.suspected:
-            return [self._distrust(state, score)]
-        if state.suspected_since_s is not None:
-            state.suspected_since_s = None
-            self._forget_blocks(state)
-        elif block is not None:
-            state.baseline.learn_inflation(block)
+            return [self._distrust(state, window, score, is_block=is_block)]
+        state.suspected_since_s = None
+        if is_block and not state.tainted_panes:
+            state.baseline.learn_inflation(compared)
         state.baseline.learn(clean, self._max_reference_blocks)
         return [score]
 
-    def _fill_block(self, state: KlState, counts: SparseCounts) -> SparseCounts | None:
-        """Add ``counts`` to the block that is being filled; return the block once it is full."""
-        state.block.append(counts)
-        samples = sum(pane.total for pane in state.block)
-        if len(state.block) < self._window_panes or samples < self._window_samples:
-            return None
-        block = Sample.of(state.block).sparse
-        state.block.clear()
-        state.blocks.append(block)
-        if state.baseline is not None:
-            del state.blocks[: -self._reference_blocks]
-        return block
+    def _yardstick(self, baseline: Baseline) -> Yardstick:
+        """Return the baseline's yardstick: worked out anew only when its counts have changed."""
+        known = self._yardsticks.get(baseline)
+        if known is None or known.counts is not baseline.counts:
+            known = yardstick(baseline.counts, baseline.by_workload, baseline.overall)
+            self._yardsticks[baseline] = known
+        return known
 
-    def _learn(self, state: KlState, end_s: float) -> DriftScore:
-        total = Sample.of([*state.blocks, *state.block]).sparse
+    @staticmethod
+    def _completes_block(state: KlState) -> bool:
+        """Return whether the window shares no pane with the last one that was a block."""
+        state.block_panes += 1
+        if state.block_panes < len(state.window):
+            return False
+        state.block_panes = 0
+        return True
+
+    def _learn(self, state: KlState, counts: SparseCounts, end_s: float) -> DriftScore:
+        """Fill the window with panes until it is a block; make enough blocks the reference."""
+        state.window.append(counts)
+        samples = sum(pane.total for pane in state.window)
+        if len(state.window) >= self._window_panes and samples >= self._window_samples:
+            state.blocks.append(Sample.of(state.window).sparse)
+            state.window.clear()
+        total = Sample.of([*state.blocks, *state.window]).sparse
         if not self._enough(state.blocks):
             why = (
                 f"learning: {len(state.blocks)} of {self._reference_blocks} blocks, "
                 f"{total.total:.0f} of {self._reference_samples} samples"
             )
             return _insufficient(end_s, total, why)
+        return self._found(state, total, end_s, "learned", "reference learned")
+
+    def _found(
+        self, state: KlState, counts: SparseCounts, end_s: float, learned: str, why: str
+    ) -> DriftScore:
+        """Make the blocks the reference, and begin to judge by it."""
         state.baseline = learn_baseline(state.blocks, end_s)
         state.blocks.clear()
-        return _insufficient(end_s, total, "reference learned", "learned", state.baseline)
+        state.window.clear()
+        state.block_panes = state.tainted_panes = 0
+        state.suspected_since_s = None
+        expected_p99_s = self._yardstick(state.baseline).expected[-1]
+        return _insufficient(end_s, counts, why, learned, expected_p99_s)
 
     def _enough(self, blocks: list[SparseCounts]) -> bool:
         return (
@@ -200,39 +225,41 @@ class KlDetector:
         state.window = window[leaving:]
         return clean
 
-    @staticmethod
-    def _forget_blocks(state: KlState) -> None:
-        state.blocks.clear()
-        state.block.clear()
-
-    def _distrust(self, state: KlState, score: DriftScore) -> DriftScore:
+    def _distrust(
+        self, state: KlState, window: Sample, score: DriftScore, *, is_block: bool
+    ) -> DriftScore:
         """Learn nothing from a suspected window, unless the suspicion has become the new normal."""
         state.tainted_panes = len(state.window)
         if state.suspected_since_s is None:
             state.suspected_since_s = score.end_s
             # What came before the suspicion is no part of what may be adopted.
-            self._forget_blocks(state)
+            state.blocks.clear()
+            state.block_panes = 0
+        elif is_block:
+            state.blocks.append(window.sparse)
+            del state.blocks[: -self._reference_blocks]
         lasted_s = score.end_s - state.suspected_since_s
         if lasted_s < self._adopt_after_s or not self._enough(state.blocks):
             return score
-        state.baseline = learn_baseline(state.blocks, score.end_s)
-        window = Sample.of(state.window).sparse
-        state.window.clear()
-        state.tainted_panes = 0
-        self._forget_blocks(state)
-        state.suspected_since_s = None
         why = f"new normal adopted after {lasted_s:.0f} s of drift"
-        return _insufficient(score.end_s, window, why, "adopted", state.baseline)
+        return self._found(state, window.sparse, score.end_s, "adopted", why)
 
-    def _score(self, baseline: Baseline, window: Sample, end_s: float) -> DriftScore:
-        compared = compare(baseline, window, Sample.of([baseline.counts]))
+    def _score(
+        self,
+        reference: Yardstick,
+        baseline: Baseline,
+        compared: Comparison,
+        window: Sample,
+        end_s: float,
+    ) -> DriftScore:
         service = self._exceeds(compared.service, self._level)
         latency = self._exceeds(compared.latency, self._level)
         workload = self._exceeds(compared.workload, self._level)
-        expected = expected_latency(baseline, window.sparse if workload else None)
-        p50_s, p90_s, p99_s = quantiles(window.latency, 0.5, 0.9, 0.99)
-        expected_p50_s, expected_p90_s, expected_p99_s = quantiles(expected, 0.5, 0.9, 0.99)
-        tail = p99_s / expected_p99_s if compared.n >= _MIN_TAIL_SAMPLES else 0.0
+        expected = expected_quantiles(reference, window.sparse if workload else None)
+        now = quantiles(window.latency, *QUANTILES)
+        # A P99 of few samples is nearly their maximum.
+        levels = len(QUANTILES) - (compared.n < _MIN_TAIL_SAMPLES)
+        ratios = [q / e for q, e in zip(now[:levels], expected[:levels], strict=True)]
         return DriftScore(
             end_s=end_s,
             samples=round(compared.n),
@@ -244,9 +271,9 @@ class KlDetector:
             kl_nats=compared.workload.kl_nats + compared.service.kl_nats,
             workload_nats=compared.workload.kl_nats,
             service_nats=compared.service.kl_nats,
-            p99_s=p99_s,
-            expected_p99_s=expected_p99_s,
-            slowdown=max(p50_s / expected_p50_s, p90_s / expected_p90_s, tail) - 1.0,
+            p99_s=now[-1],
+            expected_p99_s=expected[-1],
+            slowdown=max(ratios) - 1.0,
             direction=_direction(compared),
             attribution=_attribution(compared, service=service, latency=latency, workload=workload),
             evidence={
@@ -256,8 +283,8 @@ class KlDetector:
                 "body_z": compared.body_z,
                 "tail_z": compared.tail_z,
                 "tail_share": compared.tail_share,
-                "p50_s": p50_s,
-                "expected_p50_s": expected_p50_s,
+                "p50_s": now[0],
+                "expected_p50_s": expected[0],
             },
         )
 
@@ -265,8 +292,13 @@ class KlDetector:
         return (
             statistic.degrees > 0
             and statistic.kl_nats >= self._min_kl_nats
-            and statistic.value > float(chdtri(statistic.degrees, level))
+            and statistic.value > _chi_square_quantile(statistic.degrees, level)
         )
+
+
+@cache
+def _chi_square_quantile(degrees: int, level: float) -> float:
+    return float(chdtri(degrees, level))
 
 
 def _direction(compared: Comparison) -> Direction:
@@ -294,7 +326,7 @@ def _insufficient(
     counts: SparseCounts,
     why: str,
     learned: str | None = None,
-    baseline: Baseline | None = None,
+    expected_p99_s: float | None = None,
 ) -> DriftScore:
     samples = round(counts.total)
     return DriftScore(
@@ -303,8 +335,6 @@ def _insufficient(
         drifting=None,
         why=why,
         p99_s=quantile(latency_counts(counts), 0.99) if samples else None,
-        expected_p99_s=None
-        if baseline is None
-        else quantile(expected_latency(baseline, None), 0.99),
+        expected_p99_s=expected_p99_s,
         learned=learned,
     )

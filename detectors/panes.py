@@ -16,7 +16,7 @@ from detectors.strata import N_STRATA, stratum_index
 N_CELLS: Final = N_STRATA * N_BINS
 """Cells of a stratified histogram: stratum times bin."""
 
-_COMPACT_AT: Final = 4_096
+_COMPACT_AT: Final = 16_384
 
 
 class HistogramPane:
@@ -55,9 +55,8 @@ class HistogramPane:
         if self._loose:
             binned = self._binned()
             self.samples += int(binned.size) - self._n_loose
-            dense = np.bincount(binned, minlength=N_CELLS).astype(np.float32)
-            dense[self._counts.cells] += self._counts.counts
-            self._counts = SparseCounts.of_dense(dense)
+            fresh = SparseCounts.of_cells(binned, N_CELLS)
+            self._counts = self._counts.plus(fresh) if self._counts.cells.size else fresh
             self._loose.clear()
             self._n_loose = 0
         return self._counts

@@ -46,7 +46,7 @@ class Partition:
     group_starts: NDArray[np.int64]
     group_sizes: NDArray[np.int64]
 
-    def coarse(self, cells: NDArray[np.integer], counts: NDArray[np.floating]) -> Floats:
+    def coarse(self, cells: NDArray[np.integer], counts: NDArray[np.number]) -> Floats:
         """Return the counts of each coarse bin, shape ``(n_bins,)``, of sparse fine counts."""
         bins = np.searchsorted(self.bin_starts, cells, side="right") - 1
         total = np.bincount(bins, weights=counts, minlength=self.bin_starts.size)

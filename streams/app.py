@@ -96,9 +96,16 @@ def add_fold_agent(app: faust.App, owner: Owner, config: Config) -> None:
         await owner.save()
         await app.consumer.commit()
 
+    # Faust hands the app to a method, but not to a function without parameters.
+    async def checkpoint() -> None:
+        await owner.save()
+
+    async def tick() -> None:
+        await owner.tick()
+
     app.agent(telemetry, name="daom.fold")(fold)
     app.on_partitions_assigned.connect(assigned)
     app.on_partitions_revoked.connect(save_and_commit)
     app.on_before_shutdown.connect(save_and_commit)
-    app.timer(config.worker.checkpoint_s)(owner.save)
-    app.timer(_TICK_EVERY_S)(owner.tick)
+    app.timer(config.worker.checkpoint_s)(checkpoint)
+    app.timer(_TICK_EVERY_S)(tick)

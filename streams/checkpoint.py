@@ -79,7 +79,7 @@ def detectors_of(settings: CellSettings) -> dict[str, str]:
 
 def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
     """Return ``checkpoint`` as bytes."""
-    body = zlib.compress(msgspec.msgpack.encode(checkpoint, enc_hook=_plain), _FAST)
+    body = zlib.compress(encode_plain(checkpoint), _FAST)
     digest = hashlib.blake2b(body, digest_size=_DIGEST_BYTES).digest()
     return b"".join([MAGIC, bytes([VERSION]), digest, body])
 
@@ -105,6 +105,11 @@ def decode_checkpoint(value: bytes, settings: CellSettings) -> Checkpoint:
     except (msgspec.DecodeError, zlib.error, ValueError) as error:
         raise CheckpointError(f"the checkpoint cannot be read: {error}") from error
     return checkpoint
+
+
+def encode_plain(state: object) -> bytes:
+    """Return a state as MessagePack."""
+    return msgspec.msgpack.encode(state, enc_hook=_plain)
 
 
 def _plain(value: object) -> object:

@@ -1,5 +1,7 @@
-"""Alertmanager for tests, and waiting for what a server does in its own time."""
+"""Alertmanager for tests, real and fake, the bridge to it, and waiting for what they do."""
 
+import asyncio
+import contextlib
 import shutil
 import signal
 import socket
@@ -7,10 +9,19 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
+
+import pytest
+from aiohttp import web
+
+from connectors.alert_bridge import AlertSource, BridgeCounters, BridgeEvent, run_bridge
+from connectors.alertmanager import AlertmanagerSink
+from daom.alert_book import AlertBatch, BookSettings, WrittenAlert
+from daom.events import Alert
 
 T = TypeVar("T")
 
@@ -23,12 +34,14 @@ receivers: [{name: nobody}]
 WITHOUT_PROXY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 READY_WITHIN_S = 30.0
 STOPPED_WITHIN_S = 10.0
+WITHIN_S = 20.0
+STORY_WITHIN_S = 60.0
 
 
-def eventually(condition: Callable[[], T], within_s: float = 15.0, every_s: float = 0.05) -> T:
+def eventually(condition: Callable[[], T], within_s: float = WITHIN_S, every_s: float = 0.05) -> T:
     """Return the first truthy answer of ``condition``, or fail with its last after ``within_s``.
 
-    In a coroutine, await ``asyncio.to_thread(eventually, condition)``.
+    In a coroutine, await ``soon`` instead.
     """
     deadline_s = time.monotonic() + within_s
     while not (answer := condition()):
@@ -129,3 +142,128 @@ class Alertmanager:
                 return bool(answer.status == 200)
         except (urllib.error.URLError, OSError):
             return False
+
+
+class Hangs(Exception):  # noqa: N818 - an answer, not an error.
+    """Raised by the answer of a fake replica that shall never answer."""
+
+
+@dataclass
+class FakeReplica:
+    """An Alertmanager as a client sees it: what it was sent, and what it answers.
+
+    Attributes:
+        answer: Makes the answer to a request's body; may raise ``Hangs``.
+        path: Path of its API.
+        url: Where it is, while it runs.
+        bodies: The bodies of all requests.
+        headers: Their headers.
+    """
+
+    answer: Callable[[list[dict[str, Any]]], web.Response]
+    path: str = "/api/v2/alerts"
+    url: str = ""
+    bodies: list[list[dict[str, Any]]] = field(default_factory=list)
+    headers: list[dict[str, str]] = field(default_factory=list)
+
+    @contextlib.asynccontextmanager
+    async def running(self, port: int = 0) -> AsyncIterator[str]:
+        """Serve, and give the url."""
+        app = web.Application()
+        app.router.add_post(self.path, self._handle)
+        runner = web.AppRunner(app, shutdown_timeout=0.1)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", port).start()
+        try:
+            self.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+            yield self.url
+        finally:
+            await runner.cleanup()
+
+    async def _handle(self, request: web.Request) -> web.Response:
+        self.bodies.append(await request.json())
+        self.headers.append(dict(request.headers))
+        try:
+            return self.answer(self.bodies[-1])
+        except Hangs:
+            await asyncio.Event().wait()
+            raise
+
+    def engines(self) -> list[list[str]]:
+        """The label ``engine`` of every alert of every request."""
+        return [[sent["labels"]["engine"] for sent in body] for body in self.bodies]
+
+
+class MemoryTopic:
+    """An alert topic in memory; what is in it at first is restored."""
+
+    def __init__(self, *before: Alert) -> None:
+        self._before = before
+        self._after: asyncio.Queue[AlertBatch] = asyncio.Queue()
+
+    async def restore(self) -> AsyncIterator[AlertBatch]:
+        yield AlertBatch(tuple(WrittenAlert(a, time.time()) for a in self._before))
+
+    async def next(self, timeout_s: float) -> AlertBatch:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                return await self._after.get()
+        return AlertBatch()
+
+    def write(self, *alerts: Alert, malformed: int = 0) -> None:
+        """Append ``alerts`` as one batch, and so many malformed values."""
+        written = tuple(WrittenAlert(a, time.time()) for a in alerts)
+        self._after.put_nowait(AlertBatch(written, malformed, "bad" if malformed else ""))
+
+
+@dataclass
+class WatchedBridge:
+    """A bridge, what it counted and what it told."""
+
+    counters: BridgeCounters = field(default_factory=BridgeCounters)
+    events: list[BridgeEvent] = field(default_factory=list)
+
+    def kinds(self, url: str) -> list[str]:
+        """What it told of one replica, but for the failures of each single try."""
+        return [e.kind for e in self.events if e.replica == url and e.kind != "failed"]
+
+    def words(self, kind: str) -> list[str]:
+        """Its log lines of one kind."""
+        return [event.words for event in self.events if event.kind == kind]
+
+
+@contextlib.asynccontextmanager
+async def bridge(
+    topic: AlertSource, *urls: str, settings: BookSettings
+) -> AsyncIterator[WatchedBridge]:
+    """Run a bridge from ``topic`` to ``urls``, with quick retries, until the block ends."""
+    watched = WatchedBridge()
+    async with contextlib.AsyncExitStack() as stack:
+        sinks = [await stack.enter_async_context(AlertmanagerSink(url)) for url in urls]
+        task = asyncio.create_task(
+            run_bridge(
+                topic,
+                sinks,
+                settings,
+                clock=time.time,
+                counters=watched.counters,
+                on_event=watched.events.append,
+                first_retry_s=0.05,
+            )
+        )
+        try:
+            yield watched
+        finally:
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+
+async def soon(condition: Callable[[], object]) -> None:
+    """Wait in a coroutine until ``condition`` is true; it is asked in another thread."""
+    await asyncio.to_thread(eventually, condition)
+
+
+def run(story: Coroutine[Any, Any, None]) -> None:
+    """Run a coroutine that must end."""
+    asyncio.run(asyncio.wait_for(story, STORY_WITHIN_S))

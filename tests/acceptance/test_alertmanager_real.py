@@ -1,11 +1,11 @@
-"""The bridge against real Alertmanagers: what an operator asks them, and what they notify."""
+"""The bridge against real servers: Alertmanagers, and brokers that hold the alert topic."""
 
 import asyncio
-import contextlib
 import json
+import logging
 import subprocess
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Iterator
 from datetime import datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -13,16 +13,20 @@ from threading import Thread
 from typing import Any, Self
 
 import pytest
+from aiokafka import AIOKafkaProducer
 
-from connectors.alert_bridge import BridgeCounters, BridgeEvent, run_bridge
-from connectors.alertmanager import AlertmanagerSink
+from connectors.alert_bridge import KafkaAlertSource
+from connectors.embedded_broker import EmbeddedBroker
+from connectors.kafka import create_topics
 from daom.alert_book import AlertBatch, BookSettings, WrittenAlert
+from daom.codec import encode_output
 from daom.events import Alert, AlertState, digest, fingerprint
-from tests.servers import Alertmanager, eventually
+from daom.topics import TopicSpec
+from tests.conftest import Broker
+from tests.servers import Alertmanager, MemoryTopic, bridge, free_port, run, soon
 
-pytestmark = pytest.mark.alertmanager
-
-WITHIN_S = 30.0
+ANSWER_WITHIN_S = 30.0
+T0 = 1_766_000_000.0
 OFTEN = BookSettings(resend_s=1.0)
 """What fires ends 4 s after its last send."""
 
@@ -49,63 +53,13 @@ def alert(engine: str, state: AlertState = "firing", labels: dict[str, str] | No
     )
 
 
-class Topic:
-    """An alert topic in memory; what is in it at first is restored."""
-
-    def __init__(self, *before: Alert) -> None:
-        self._before = before
-        self._after: asyncio.Queue[AlertBatch] = asyncio.Queue()
-
-    async def restore(self) -> AsyncIterator[AlertBatch]:
-        yield AlertBatch(tuple(WrittenAlert(a, time.time()) for a in self._before))
-
-    async def next(self, timeout_s: float) -> AlertBatch:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(timeout_s):
-                return await self._after.get()
-        return AlertBatch()
-
-    def write(self, *alerts: Alert) -> None:
-        self._after.put_nowait(AlertBatch(tuple(WrittenAlert(a, time.time()) for a in alerts)))
-
-
-@contextlib.asynccontextmanager
-async def bridge(
-    topic: Topic, *replicas: Alertmanager, settings: BookSettings = OFTEN
-) -> AsyncIterator[tuple[BridgeCounters, list[BridgeEvent]]]:
-    counters, events = BridgeCounters(), list[BridgeEvent]()
-    async with contextlib.AsyncExitStack() as stack:
-        sinks = [await stack.enter_async_context(AlertmanagerSink(am.url)) for am in replicas]
-        task = asyncio.create_task(
-            run_bridge(
-                topic,
-                sinks,
-                settings,
-                clock=time.time,
-                counters=counters,
-                on_event=events.append,
-                first_retry_s=0.1,
-            )
-        )
-        try:
-            yield counters, events
-        finally:
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-
-
-async def soon(condition: Callable[[], object]) -> None:
-    await asyncio.to_thread(eventually, condition, WITHIN_S)
-
-
 def query(replica: Alertmanager) -> dict[str, dict[str, Any]]:
     """What amtool shows as active, by engine."""
     done = subprocess.run(
         ["amtool", f"--alertmanager.url={replica.url}", "alert", "query", "-o", "json"],
         capture_output=True,
         check=True,
-        timeout=WITHIN_S,
+        timeout=ANSWER_WITHIN_S,
     )
     return {found["labels"]["engine"]: found for found in json.loads(done.stdout)}
 
@@ -119,6 +73,7 @@ def replicas(tmp_path: Path) -> Iterator[tuple[Alertmanager, Alertmanager]]:
         yield one, two
 
 
+@pytest.mark.alertmanager
 def test_an_alert_fires_in_both_replicas_and_resolves_in_both(
     replicas: tuple[Alertmanager, Alertmanager],
 ) -> None:
@@ -126,9 +81,9 @@ def test_an_alert_fires_in_both_replicas_and_resolves_in_both(
 
     async def story() -> None:
         firing = alert("host-1/0")
-        topic = Topic(firing, alert("host-2/0", "pending"))
+        topic = MemoryTopic(firing, alert("host-2/0", "pending"))
         # With the settings of production: what resolves soon does not end by itself.
-        async with bridge(topic, one, two, settings=BookSettings()):
+        async with bridge(topic, one.url, two.url, settings=BookSettings()):
             await soon(lambda: query(one) and query(two))
             for found in (query(one), query(two)):
                 assert list(found) == ["host-1/0"]
@@ -140,24 +95,26 @@ def test_an_alert_fires_in_both_replicas_and_resolves_in_both(
             topic.write(alert("host-1/0", "resolved"))
             await soon(lambda: not query(one) and not query(two))
 
-    asyncio.run(story())
+    run(story())
 
 
+@pytest.mark.alertmanager
 def test_a_firing_alert_stays_as_long_as_it_is_repeated_and_ends_without_the_bridge(
     replicas: tuple[Alertmanager, Alertmanager],
 ) -> None:
     one, _ = replicas
 
     async def story() -> None:
-        async with bridge(Topic(alert("host-1/0")), one):
+        async with bridge(MemoryTopic(alert("host-1/0")), one.url, settings=OFTEN):
             await soon(lambda: query(one))
             first_end = query(one)["host-1/0"]["endsAt"]
             await soon(lambda: query(one)["host-1/0"]["updatedAt"] > first_end)
         await soon(lambda: not query(one))
 
-    asyncio.run(story())
+    run(story())
 
 
+@pytest.mark.alertmanager
 def test_one_invalid_alert_among_valid_ones_is_named_and_not_retried(
     replicas: tuple[Alertmanager, Alertmanager],
 ) -> None:
@@ -165,20 +122,21 @@ def test_one_invalid_alert_among_valid_ones_is_named_and_not_retried(
     invalid = alert("none", labels={})
 
     async def story() -> None:
-        topic = Topic(alert("host-1/0"), invalid, alert("host-2/0"))
-        async with bridge(topic, one, two) as (counters, events):
+        topic = MemoryTopic(alert("host-1/0"), invalid, alert("host-2/0"))
+        async with bridge(topic, one.url, two.url, settings=OFTEN) as told:
             await soon(lambda: len(query(one)) == len(query(two)) == 2)
-            await soon(lambda: counters.sent >= 8)
+            await soon(lambda: told.counters.sent >= 8)
 
-        assert counters.rejected == 2
+        assert told.counters.rejected == 2
         for replica in (one, two):
-            (words,) = [e.words for e in events if (e.kind, e.replica) == ("rejected", replica.url)]
-            assert words.startswith(f"{replica.url} rejected an alert: {{}}: ")
+            (words,) = [w for w in told.words("rejected") if w.startswith(f"{replica.url} ")]
+            assert "rejected an alert: {}: " in words
             assert "at least one label pair required" in words
 
-    asyncio.run(story())
+    run(story())
 
 
+@pytest.mark.alertmanager
 def test_a_replica_that_was_down_gets_what_fires(
     replicas: tuple[Alertmanager, Alertmanager],
 ) -> None:
@@ -186,14 +144,14 @@ def test_a_replica_that_was_down_gets_what_fires(
     down.stop()
 
     async def story() -> None:
-        topic = Topic(alert("host-1/0"))
-        async with bridge(topic, up, down) as (_, events):
+        topic = MemoryTopic(alert("host-1/0"))
+        async with bridge(topic, up.url, down.url, settings=OFTEN) as told:
             await soon(lambda: query(up))
-            await soon(lambda: any(e.kind == "unavailable" for e in events))
+            await soon(lambda: told.kinds(down.url) == ["unavailable"])
 
             await asyncio.to_thread(down.start)
             await soon(lambda: query(down))
-            await soon(lambda: any((e.kind, e.replica) == ("available", down.url) for e in events))
+            await soon(lambda: "available" in told.kinds(down.url))
 
             # Alertmanager keeps no alerts over a restart; the next repeat brings them.
             await asyncio.to_thread(down.stop)
@@ -201,7 +159,7 @@ def test_a_replica_that_was_down_gets_what_fires(
             await soon(lambda: query(down))
             assert list(query(up)) == ["host-1/0"]
 
-    asyncio.run(story())
+    run(story())
 
 
 class Webhook:
@@ -233,6 +191,7 @@ class Webhook:
         self.server.server_close()
 
 
+@pytest.mark.alertmanager
 def test_people_are_told_once_that_it_fires_and_once_that_it_is_over(tmp_path: Path) -> None:
     """Also where the bridge was away when it ended: the next one reads the resolve."""
 
@@ -242,13 +201,136 @@ def test_people_are_told_once_that_it_fires_and_once_that_it_is_over(tmp_path: P
             Webhook() as hook,
             Alertmanager(tmp_path / "am", NOTIFYING_CONFIG.format(url=hook.url)) as replica,
         ):
-            async with bridge(Topic(firing), replica, settings=BookSettings()):
+            async with bridge(MemoryTopic(firing), replica.url, settings=BookSettings()):
                 await soon(lambda: hook.heard == [("firing", "host-1/0")])
-            async with bridge(
-                Topic(firing, alert("host-1/0", "resolved")), replica, settings=BookSettings()
-            ):
+            later = MemoryTopic(firing, alert("host-1/0", "resolved"))
+            async with bridge(later, replica.url, settings=BookSettings()):
                 await soon(lambda: len(hook.heard) == 2)
 
         assert hook.heard == [("firing", "host-1/0"), ("resolved", "host-1/0")]
 
-    asyncio.run(story())
+    run(story())
+
+
+# The topic on Kafka
+
+
+async def produce(broker: Broker, topic: str, *values: bytes | None) -> None:
+    """Send ``values`` as one batch, whose last offset a broker may not tell."""
+    async with AIOKafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        batch = producer.create_batch()
+        for value in values:
+            assert batch.append(key=b"k", value=value, timestamp=int(1000 * T0)) is not None
+        await (await producer.send_batch(batch, topic, partition=0))
+
+
+async def make_topic(broker: Broker, topic: str, partitions: int = 2) -> None:
+    await create_topics(
+        {"bootstrap_servers": broker.bootstrap_servers}, [TopicSpec(topic, partitions, 1, {})]
+    )
+
+
+def kafka_source(address: str, topic: str) -> KafkaAlertSource:
+    return KafkaAlertSource(topic, {"bootstrap_servers": address}, first_retry_s=0.05)
+
+
+async def next_of(source: KafkaAlertSource) -> AlertBatch:
+    """Return the next batch that is not empty."""
+    while not (batch := await source.next(0.5)).alerts:
+        pass
+    return batch
+
+
+def test_the_whole_topic_is_restored_and_then_followed(
+    any_broker: Broker, topic_prefix: str
+) -> None:
+    first, second, third = alert("e1"), alert("e1", "resolved"), alert("e2")
+    topic = f"{topic_prefix}.alerts"
+
+    async def story() -> None:
+        await make_topic(any_broker, topic)
+        values = [encode_output(first), None, b"{", encode_output(second)]
+        await produce(any_broker, topic, *values)
+        async with kafka_source(any_broker.bootstrap_servers, topic) as source:
+            restored = AlertBatch.joined([batch async for batch in source.restore()])
+            assert restored.alerts == (WrittenAlert(first, T0), WrittenAlert(second, T0))
+            assert restored.malformed == 1
+            assert restored.fault.startswith("partition 0, offset 2: not an output of DAOM")
+
+            await produce(any_broker, topic, encode_output(third))
+            assert (await next_of(source)).alerts == (WrittenAlert(third, T0),)
+            assert await source.next(0.01) == AlertBatch()
+
+    run(story())
+
+
+@pytest.mark.alertmanager
+def test_what_is_written_to_kafka_fires_and_resolves_in_alertmanager(
+    any_broker: Broker, topic_prefix: str, replicas: tuple[Alertmanager, Alertmanager]
+) -> None:
+    one, two = replicas
+    topic = f"{topic_prefix}.alerts"
+
+    async def story() -> None:
+        await make_topic(any_broker, topic)
+        await produce(any_broker, topic, encode_output(alert("host-1/0")))
+        source = kafka_source(any_broker.bootstrap_servers, topic)
+        async with source, bridge(source, one.url, two.url, settings=BookSettings()):
+            await soon(lambda: query(one) and query(two))
+            await produce(any_broker, topic, encode_output(alert("host-1/0", "resolved")))
+            await soon(lambda: not query(one) and not query(two))
+
+    run(story())
+
+
+def test_an_empty_topic_is_restored(any_broker: Broker, topic_prefix: str) -> None:
+    topic = f"{topic_prefix}.alerts"
+
+    async def story() -> None:
+        await make_topic(any_broker, topic)
+        async with kafka_source(any_broker.bootstrap_servers, topic) as source:
+            assert AlertBatch.joined([b async for b in source.restore()]) == AlertBatch()
+
+    run(story())
+
+
+@pytest.mark.broker
+def test_a_broker_and_a_topic_that_come_late_are_waited_for(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "connectors.alert_bridge")
+    port = free_port()
+
+    async def story() -> None:
+        source = kafka_source(f"127.0.0.1:{port}", "t.alerts")
+        async with source, bridge(source, settings=OFTEN) as told:
+            await soon(lambda: "topic t.alerts cannot be read, retrying" in caplog.text)
+            with EmbeddedBroker(port) as broker:
+                await make_topic(broker, "t.alerts")
+                await soon(lambda: told.words("restored"))
+
+    run(story())
+    assert "Connect call failed" in caplog.text
+    assert caplog.text.count("cannot be read") == 1
+    assert caplog.text.count("topic t.alerts can be read again") == 1
+
+
+@pytest.mark.broker
+@pytest.mark.slow
+def test_a_topic_that_was_lost_is_read_again_from_its_beginning(topic_prefix: str) -> None:
+    """The embedded broker keeps nothing, so after a restart the offsets begin anew."""
+    before, after, topic = alert("e1"), alert("e2"), f"{topic_prefix}.alerts"
+    port = free_port()
+
+    async def story() -> None:
+        async with kafka_source(f"127.0.0.1:{port}", topic) as source:
+            with EmbeddedBroker(port) as broker:
+                await make_topic(broker, topic)
+                await produce(broker, topic, encode_output(before), encode_output(before))
+                assert [batch async for batch in source.restore()]
+            with EmbeddedBroker(port) as broker:
+                await make_topic(broker, topic)
+                await produce(broker, topic, encode_output(after))
+                assert (await next_of(source)).alerts == (WrittenAlert(after, T0),)
+
+    run(story())

@@ -59,12 +59,12 @@ class Load:
         gauges: Instead of, or beside, the usual ones; None leaves one out.
     """
 
-    requests: float = 20.0
+    requests: float = 40.0
     steps: int = 30
     ttft: float = 1.0
     itl: float = 1.0
     tail: float = 1.0
-    long_share: float = 0.4
+    long_share: float = 0.2
     output_tokens: float = 150.0
     hit_ratio: float = 0.8
     gauges: Mapping[str, float | None] = field(default_factory=dict)
@@ -313,3 +313,19 @@ def _plain_table(told: Table) -> dict[str, object]:
         for name, values in told.columns.items()
     }
     return {"end_s": told.end_s.tolist(), **columns, **told.text}
+
+
+def plain_floats(output: Output) -> list[float]:
+    """Return every float in ``output``, however deep."""
+    return list(_floats(msgspec.to_builtins(output)))
+
+
+def _floats(value: object) -> Iterator[float]:
+    if isinstance(value, float):
+        yield value
+    elif isinstance(value, dict):
+        for inner in value.values():
+            yield from _floats(inner)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from _floats(inner)

@@ -36,7 +36,7 @@ def life():
     return AlertLife("LatencyDrift", "e1", "ttft_s")
 
 
-def apply(wish, alert_life, now_s):
+def apply(wish, alert_life):
     """Do what the wish asks for, as if nothing muted it."""
     match wish:
         case "fire":
@@ -47,12 +47,17 @@ def apply(wish, alert_life, now_s):
             alert_life.phase, alert_life.clear_since_s = "inactive", None
 
 
-def wishes(conditions, every_s=30.0):
-    """What is due at each of ``conditions``, ``every_s`` apart."""
+def wishes(conditions):
+    """What is due at each of ``conditions``, half a minute apart."""
+    return wishes_at((30.0 * number, each) for number, each in enumerate(conditions))
+
+
+def wishes_at(timed):
+    """What is due at each of the conditions, given with their times."""
     alert_life, due = life(), []
-    for number, each in enumerate(conditions):
-        due.append(LIFECYCLE.advance(alert_life, each, every_s * number))
-        apply(due[-1], alert_life, every_s * number)
+    for now_s, each in timed:
+        due.append(LIFECYCLE.advance(alert_life, each, now_s))
+        apply(due[-1], alert_life)
     return due
 
 
@@ -163,11 +168,8 @@ def test_an_alert_fires_once_before_it_resolves_and_resolves_only_what_fired(con
 
 @given(conditions=st.lists(any_condition, max_size=60))
 def test_what_is_unknown_moves_nothing(conditions):
-    known = [each for each in conditions if each is not UNKNOWN]
-    moving = [
-        wish
-        for each, wish in zip(conditions, wishes(conditions, 0.0), strict=True)
-        if each is not UNKNOWN
-    ]
+    timed = [(30.0 * number, each) for number, each in enumerate(conditions)]
+    known = [(now_s, each) for now_s, each in timed if each is not UNKNOWN]
+    due = zip(conditions, wishes_at(timed), strict=True)
 
-    assert moving == wishes(known, 0.0)
+    assert [wish for each, wish in due if each is not UNKNOWN] == wishes_at(known)

@@ -212,11 +212,13 @@ def test_the_reference_goes_on_learning_while_all_is_calm():
     detector = KlDetector()
     state = detector.initial()
     scores(detector, [lognormal(rng) for _ in range(100)], state)
-    learned = state.baseline.counts.total
+    learned = state.baseline.counts.total + state.baseline.fresh.total
 
     scores(detector, [lognormal(rng) for _ in range(100)], state, 1_000.0)
 
-    assert state.baseline.counts.total == pytest.approx(learned + 100 * 50)
+    now = state.baseline.counts.total + state.baseline.fresh.total
+    assert now == pytest.approx(learned + 100 * 50)
+    assert state.baseline.fresh.total < 6 * 50
 
 
 def test_a_drift_that_lasts_is_adopted_as_the_new_normal():

@@ -1,0 +1,1 @@
+"""Benchmarks: what DAOM costs, against what others cost, in one run."""

@@ -1,0 +1,90 @@
+"""The pure core: samples folded a second, the cost of judging, the size of a state."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+from bench.samples import BATCH_ROWS, MODEL, batches
+from connectors.recordings import read_lines
+from daom.config import Config
+from daom.demo import demo_recording
+from daom.fold import Fold
+from daom.pipeline import Cell
+from daom.presets import cell_settings
+from detectors.histogram import N_BINS, bin_index
+from streams.checkpoint import encode_plain
+
+_BATCHES = 4_000
+
+
+def samples_per_s(rounds: int) -> float:
+    """Return samples folded a second, of decoded batches of 1,024, panes' closes included."""
+    records = list(batches(_BATCHES))
+    best = 0.0
+    for _ in range(rounds):
+        cell = Cell(MODEL, MODEL, cell_settings(Config()))
+        began_s = time.perf_counter()
+        for record in records:
+            cell.step(record)
+        best = max(best, _BATCHES * BATCH_ROWS / (time.perf_counter() - began_s))
+    return best
+
+
+def bincount_per_s(rounds: int) -> float:
+    """Return samples binned a second by nothing but a shift and a bincount, 1,024 at a time."""
+    values = [record.steps.columns["itl_s"] for record in batches(_BATCHES)]
+    best = 0.0
+    for _ in range(rounds):
+        total = np.zeros(N_BINS, np.int64)
+        began_s = time.perf_counter()
+        for column in values:
+            total += np.bincount(bin_index(column), minlength=N_BINS)
+        best = max(best, _BATCHES * BATCH_ROWS / (time.perf_counter() - began_s))
+    return best
+
+
+def judge_us(rounds: int) -> float:
+    """Return microseconds to judge one series at a pane's close, once its reference is learned."""
+    settings = cell_settings(Config())
+    detector = next(s.detector for s in settings.signals if s.name == "ttft_s")
+    rng = np.random.default_rng(2)
+    panes = []
+    for _ in range(1_000):
+        pane = detector.new_pane()
+        values = rng.lognormal(-2.0, 0.5, 50).astype(np.float32)
+        pane.add(values, np.zeros(50), rng.lognormal(6.0, 1.0, 50).astype(np.float32))
+        pane.snapshot()
+        panes.append(pane)
+    best = float("inf")
+    for _ in range(rounds):
+        state = detector.initial()
+        for number, pane in enumerate(panes[:200]):
+            detector.update(state, pane, 10.0 * number)
+        began_s = time.perf_counter()
+        for number, pane in enumerate(panes[200:], start=200):
+            detector.update(state, pane, 10.0 * number)
+        best = min(best, (time.perf_counter() - began_s) / 800)
+    return best * 1e6
+
+
+def state_bytes() -> dict[str, float]:
+    """Return the bytes of a series' state as a checkpoint holds them before deflating."""
+    fold = Fold(cell_settings(Config()))
+    for line in read_lines(demo_recording()):
+        fold.take(line.value, None)
+    sizes = [
+        len(encode_plain(series))
+        for cell in fold.cells.values()
+        for engine in cell.state.engines.values()
+        for series in engine.series.values()
+    ]
+    busy = Cell(MODEL, MODEL, cell_settings(Config()))
+    for record in batches(_BATCHES):
+        busy.step(record)
+    steps = len(encode_plain(busy.state.engines["gpu-0"].series["itl_s"]))
+    return {
+        "requests of the demo, mean": sum(sizes) / len(sizes),
+        "2,048 steps/s": steps,
+    }

@@ -1,0 +1,204 @@
+"""The circumstances of an engine: what is usual, and how far from it the newest panes are."""
+
+import numpy as np
+import pytest
+
+from daom.context import ContextState, Level, mean_shifts
+from daom.events import GpuSample, Source
+from tests.daom.stories import T0, batch, table
+
+PANE_S = 10.0
+
+
+def context(*panes, calm=True):
+    """The circumstances after ``panes``, each a list of batches' gauges."""
+    state = ContextState()
+    for gauges in panes:
+        for each in gauges:
+            state.take_batch(batch("e1", T0, gauges=each))
+        state.close_pane(PANE_S, calm=calm)
+    return state
+
+
+def recent(state, name):
+    """The value of each pane."""
+    return state.levels[name].recent
+
+
+def test_a_gauge_is_averaged_over_its_pane():
+    state = context([{"kv_usage": 0.2}, {"kv_usage": 0.4}], [{"kv_usage": 0.9}])
+
+    assert recent(state, "kv_usage") == pytest.approx([0.3, 0.9])
+
+
+def test_a_pane_without_readings_says_nothing():
+    state = context([{"kv_usage": 0.2}], [], [{"kv_usage": 0.4}])
+
+    assert recent(state, "kv_usage") == [0.2, 0.4]
+
+
+# Counters
+
+COUNTERS = {
+    "rises": ([100.0, 130.0, 150.0], [0.0, 3.0, 2.0]),
+    "stands": ([100.0, 100.0], [0.0, 0.0]),
+    "starts again": ([100.0, 130.0, 20.0, 50.0], [0.0, 3.0, 2.0, 3.0]),
+    "starts again at zero": ([100.0, 0.0, 10.0], [0.0, 0.0, 1.0]),
+}
+
+
+@pytest.mark.parametrize(("readings", "per_s"), COUNTERS.values(), ids=COUNTERS)
+def test_a_counter_counts_what_it_rose_by(readings, per_s):
+    state = context(*([{"preemptions_total": reading}] for reading in readings))
+
+    assert recent(state, "preemptions_per_s") == per_s
+
+
+def test_a_counter_read_often_in_a_pane_counts_once():
+    state = context([{"preemptions_total": 0.0}], [{"preemptions_total": n} for n in (10.0, 20.0)])
+
+    assert recent(state, "preemptions_per_s")[-1] == 2.0
+
+
+def test_the_hit_ratio_is_that_of_the_newest_queries_not_of_a_lifetime():
+    lifetime = {"prefix_queries_total": 1e6, "prefix_hits_total": 0.85e6}
+    newest = {"prefix_queries_total": 1e6 + 200.0, "prefix_hits_total": 0.85e6 + 10.0}
+
+    state = context([lifetime], [newest])
+
+    assert recent(state, "prefix_hit_ratio") == [pytest.approx(0.05)]
+
+
+def test_without_queries_there_is_no_hit_ratio():
+    state = context(*([{"prefix_queries_total": 5.0, "prefix_hits_total": 3.0}] for _ in range(3)))
+
+    assert "prefix_hit_ratio" not in state.levels
+
+
+# Requests and arrivals
+
+
+def test_request_columns_are_averaged_over_what_was_measured():
+    state = ContextState()
+    rows = table([T0] * 3, prompt_tokens=[100.0, np.nan, 300.0], queue_s=[np.nan] * 3)
+    state.take_batch(batch("e1", T0, requests=rows))
+    state.close_pane(PANE_S, calm=True)
+
+    assert recent(state, "prompt_tokens") == [200.0]
+    assert "queue_s" not in state.levels
+
+
+def arrivals(*panes):
+    """The arrival rate of panes of (requests finished, running, waiting)."""
+    state = ContextState()
+    for finished, running, waiting in panes:
+        gauges = {"running": running, "waiting": waiting}
+        rows = table([T0] * finished, ttft_s=[0.1] * finished)
+        state.take_batch(batch("e1", T0, requests=rows, gauges=gauges))
+        state.close_pane(PANE_S, calm=True)
+    return recent(state, "arrivals_per_s")
+
+
+def test_what_arrives_has_either_finished_or_is_in_flight():
+    assert arrivals((0, 5.0, 0.0), (20, 5.0, 0.0), (20, 5.0, 30.0)) == [2.0, 5.0]
+
+
+def test_requests_that_vanish_are_no_negative_arrivals():
+    assert arrivals((0, 50.0, 0.0), (0, 0.0, 0.0)) == [0.0]
+
+
+# GPUs
+
+
+def test_readings_of_an_engines_gpus_are_averaged():
+    state = ContextState()
+    gpus = ({"uuid": "GPU-1", "temperature_c": 60.0}, {"uuid": "GPU-2", "temperature_c": 80.0})
+    state.take_gpus(GpuSample(source=Source(model="m"), time_s=T0, gpus=gpus))
+    state.close_pane(PANE_S, calm=True)
+
+    assert recent(state, "gpu_temperature_c") == [70.0]
+    assert "gpu_uuid" not in state.levels
+
+
+# What is usual
+
+
+def usual(values, *, calm=True):
+    level = Level(usual=values[0])
+    for value in values:
+        level.observe(value, calm=calm)
+    return level
+
+
+def test_the_usual_level_and_spread_are_those_of_the_calm_panes():
+    rng = np.random.default_rng(1)
+
+    level = usual(rng.normal(10.0, 1.0, 300).tolist())
+
+    assert level.usual == pytest.approx(10.0, abs=0.2)
+    assert level.shift(1).sigma == pytest.approx(1.0, rel=0.25)
+
+
+def test_while_the_engine_is_agitated_nothing_becomes_usual():
+    level = usual([10.0] * 100)
+
+    for _ in range(100):
+        level.observe(50.0, calm=False)
+
+    assert level.usual == 10.0
+    assert level.shift(10).now == 50.0
+
+
+def test_slow_change_becomes_usual():
+    level = usual([10.0] * 360)
+
+    for _ in range(2_000):
+        level.observe(12.0, calm=True)
+
+    assert level.usual == pytest.approx(12.0, abs=0.02)
+
+
+@pytest.mark.parametrize(("now", "sign"), [(20.0, 1.0), (5.0, -1.0), (10.0, 0.0)])
+def test_a_shift_has_a_direction(now, sign):
+    level = usual([9.9, 10.1] * 50)
+
+    for _ in range(6):
+        level.observe(now, calm=False)
+
+    assert np.sign(round(level.shift(6).z, 1)) == sign
+
+
+def test_a_level_that_never_moved_needs_more_than_a_trifle_to_be_notable():
+    level = usual([10.0] * 100)
+    level.observe(10.5, calm=False)
+
+    assert level.shift(1).z == pytest.approx(1.0)
+
+
+def test_a_short_peak_is_seen_although_the_mean_hides_it():
+    level = usual([1.0] * 100)
+    for value in (1.0, 9.0, 9.0, 9.0, 1.0, 1.0, 1.0, 1.0, 1.0):
+        level.observe(value, calm=False)
+
+    shift = level.shift(9)
+
+    assert shift.peak == 9.0
+    assert shift.now == pytest.approx(33.0 / 9.0)
+
+
+def test_only_the_newest_panes_are_kept():
+    assert len(usual([1.0] * 500).recent) == 30
+
+
+def test_a_fleets_shift_is_the_mean_of_its_engines():
+    calm = context(*([{"waiting": 0.0}] for _ in range(10)))
+    busy = context(*([{"waiting": 30.0}] for _ in range(10)))
+
+    assert mean_shifts([calm, busy], 1)["waiting"].now == 15.0
+
+
+def test_a_quantity_that_one_engine_reports_is_that_engines():
+    silent = context([{}])
+    busy = context([{"waiting": 30.0}])
+
+    assert mean_shifts([silent, busy], 1)["waiting"].now == 30.0
