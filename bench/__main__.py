@@ -22,8 +22,11 @@ def main() -> None:
     arguments = parser.parse_args()
     rows: list[tuple[str, float, str, str]] = []
     rounds = 3 if arguments.short else 10
-    rate = core.samples_per_s(rounds)
-    rows.append(("core, 1,024 samples a batch", rate, "samples/s", "target 50 M"))
+    rate = 0.0
+    for a_pane in (2, 20, 100):
+        rate = core.samples_per_s(rounds, a_pane)
+        name = f"core, {a_pane} batches of 1,024 a pane"
+        rows.append((name, rate, "samples/s", "target 50 M"))
     binned = core.bincount_per_s(rounds)
     rows.append(("numpy bincount of the same samples", binned, "samples/s", ""))
     rows.append(("judging a series at a pane's close", core.judge_us(rounds), "us", ""))

@@ -6,7 +6,7 @@ import time
 
 import numpy as np
 
-from bench.samples import BATCH_ROWS, MODEL, batches
+from bench.samples import BATCH_ROWS, MODEL, PANE_S, batches
 from connectors.recordings import read_lines
 from daom.config import Config
 from daom.demo import demo_recording
@@ -19,9 +19,12 @@ from streams.checkpoint import encode_plain
 _BATCHES = 4_000
 
 
-def samples_per_s(rounds: int) -> float:
-    """Return samples folded a second, of decoded batches of 1,024, panes' closes included."""
-    records = list(batches(_BATCHES))
+def samples_per_s(rounds: int, batches_a_pane: int = 20) -> float:
+    """Return samples folded a second, of decoded batches of 1,024, panes' closes included.
+
+    Judging costs the same for a pane however many samples it holds, so their number matters.
+    """
+    records = list(batches(_BATCHES, batch_s=PANE_S / batches_a_pane))
     best = 0.0
     for _ in range(rounds):
         cell = Cell(MODEL, MODEL, cell_settings(Config()))

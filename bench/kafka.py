@@ -12,13 +12,11 @@ from pathlib import Path
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
-from bench.samples import BATCH_ROWS, BATCH_S, MODEL, START_S, batches
+from bench.samples import BATCH_ROWS, BATCH_S, MODEL, PANE_S, START_S, batches
 from connectors.embedded_broker import EmbeddedBroker
 from connectors.kafka import create_topics
 from daom.codec import decode_output, encode_msgpack
 from daom.topics import Topics
-
-_PANE_S = 10.0
 
 
 def samples_per_s(count: int, brokers: str | None, python: Path) -> tuple[float, str]:
@@ -66,7 +64,7 @@ async def _time(client: dict[str, object], topics: Topics, count: int) -> float:
     """Return the rate between the first verdict and the last."""
     consumer = AIOKafkaConsumer(topics.verdicts, **client, auto_offset_reset="earliest")
     await consumer.start()
-    last_pane_s = (START_S + count * BATCH_S - 10.0) // _PANE_S * _PANE_S
+    last_pane_s = (START_S + count * BATCH_S - 10.0) // PANE_S * PANE_S
     first: tuple[float, float] | None = None
     try:
         async for record in consumer:

@@ -11,22 +11,25 @@ from daom.events import Source, Table, TelemetryBatch
 BATCH_ROWS = 1_024
 START_S = 1_764_000_000.0
 BATCH_S = 0.5
+PANE_S = 10.0
 MODEL = "bench"
 
 
-def batches(count: int, engine: str = "gpu-0", seed: int = 1) -> Iterator[TelemetryBatch]:
-    """Yield ``count`` batches of 1,024 steps, two a second of event time."""
+def batches(
+    count: int, engine: str = "gpu-0", seed: int = 1, batch_s: float = BATCH_S
+) -> Iterator[TelemetryBatch]:
+    """Yield ``count`` batches of 1,024 steps, one each ``batch_s`` of event time."""
     rng = np.random.default_rng(seed)
     values = rng.lognormal(-4.0, 0.3, (64, BATCH_ROWS)).astype(np.float32)
     running = rng.integers(1, 200, (64, BATCH_ROWS)).astype(np.float32)
     for number in range(count):
-        start_s = START_S + number * BATCH_S
+        start_s = START_S + number * batch_s
         yield TelemetryBatch(
             source=Source(model=MODEL, engine=engine, boot="b", seq=number),
             start_s=start_s,
-            end_s=start_s + BATCH_S - 1e-3,
+            end_s=start_s + batch_s - 1e-3,
             steps=Table(
-                end_s=np.linspace(start_s, start_s + BATCH_S - 1e-3, BATCH_ROWS),
+                end_s=np.linspace(start_s, start_s + batch_s - 1e-3, BATCH_ROWS),
                 columns={"itl_s": values[number % 64], "running": running[number % 64]},
             ),
             gauges={"running": 100.0, "waiting": 0.0},

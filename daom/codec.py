@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple, NoReturn, cast
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from daom.columns import TableColumns, refuse, usable_numbers
 from daom.errors import MalformedRecord
 from daom.events import (
     EMPTY_TABLE,
@@ -51,15 +52,10 @@ FAULT_KINDS: Final = (
 )
 SCHEMA_VERSION: Final = 1
 DEFAULT_MAX_BYTES: Final = 4 * 2**20
-MAX_COLUMNS: Final = 64
 MAX_UNIX_S: Final = 32_503_680_000.0
 """The year 3000. Milliseconds sent as seconds land far beyond it."""
-ROW_TIME_SLACK_S: Final = 60.0
-"""How far a row may lie outside the span its batch declares; the span is then widened."""
 
 _TABLES: Final = ("requests", "steps")
-_NON_NEGATIVE_SUFFIXES: Final = ("_s", "tokens", "_total", "_bytes")
-_NON_NEGATIVE_NAMES: Final = frozenset({"running", "waiting", "preemptions", "kv_usage"})
 _CHANGE_KINDS: Final[Mapping[str, ChangeKind]] = {
     "deploy": "deploy",
     "deployment": "deploy",
@@ -199,7 +195,7 @@ def _telemetry(
     faults: list[MalformedRecord],
 ) -> TelemetryBatch:
     start_s, end_s = _time(fields, "start_s"), _time(fields, "end_s")
-    parsed = [_Columns(name, fields[name], faults) for name in _TABLES if fields.get(name)]
+    parsed = [TableColumns(name, fields[name], faults) for name in _TABLES if fields.get(name)]
     if end_s is None:
         lasts = [float(c.end_s.max()) for c in parsed if c.end_s is not None and c.end_s.size]
         if not lasts or not math.isfinite(max(lasts)):
@@ -221,159 +217,9 @@ def _telemetry(
         end_s=end_s,
         requests=tables.get("requests", EMPTY_TABLE),
         steps=tables.get("steps", EMPTY_TABLE),
-        gauges=_numbers(fields.get("gauges"), "gauges", faults),
+        gauges=usable_numbers(fields.get("gauges"), "gauges", faults),
         logged_s=logged_s,
     )
-
-
-class _Columns:
-    """The columns of one table as they came, checked value by value."""
-
-    def __init__(self, name: str, raw: object, faults: list[MalformedRecord]) -> None:
-        if not isinstance(raw, dict):
-            _refuse("wrong_type", name, raw, "a map from column names to columns is needed")
-        if len(raw) > MAX_COLUMNS:
-            _refuse("too_large", name, f"{len(raw)} columns", f"at most {MAX_COLUMNS} are allowed")
-        self.name = name
-        self.end_s: NDArray[np.float64] | None = None
-        self.columns: dict[str, NDArray[np.float32]] = {}
-        self.text: dict[str, list[str | None]] = {}
-        for column, values in raw.items():
-            field = f"{name}.{column}"
-            if column == "end_s":
-                self.end_s = cast("NDArray[np.float64]", _numeric(values, field, np.dtype("<f8")))
-            elif _is_text(values):
-                self.text[column] = values
-            else:
-                numbers = cast("NDArray[np.float32]", _numeric(values, field, np.dtype("<f4")))
-                self.columns[column] = _usable(numbers, values, field, faults)
-        self.rows = self._common_length()
-
-    def _common_length(self) -> int:
-        lengths = {name: len(values) for name, values in (self.columns | self.text).items()}
-        if self.end_s is not None:
-            lengths["end_s"] = self.end_s.size
-        if len(set(lengths.values())) > 1:
-            _refuse("columns_unequal", self.name, lengths, "all columns need one length")
-        return next(iter(lengths.values()), 0)
-
-    def table(self, start_s: float, end_s: float, faults: list[MalformedRecord]) -> Table:
-        if self.end_s is None:
-            times = np.full(self.rows, end_s)
-            return Table(end_s=times, columns=self.columns, text=self.text)
-        lo, hi = start_s - ROW_TIME_SLACK_S, end_s + ROW_TIME_SLACK_S
-        if not self.rows or (self.end_s.min() >= lo and self.end_s.max() <= hi):
-            return Table(end_s=self.end_s, columns=self.columns, text=self.text)
-        keep = (self.end_s >= lo) & (self.end_s <= hi)
-        first = int(np.argmin(keep))
-        faults.append(
-            MalformedRecord(
-                "time_outside_batch",
-                f"{self.name}.end_s[{first}]",
-                f"got {float(self.end_s[first])!r}; within {ROW_TIME_SLACK_S:.0f} s of the batch's "
-                f"{start_s!r} to {end_s!r} is allowed; {int((~keep).sum())} rows left out",
-            )
-        )
-        kept = np.flatnonzero(keep).tolist()
-        return Table(
-            end_s=self.end_s[keep],
-            columns={name: values[keep] for name, values in self.columns.items()},
-            text={name: [values[i] for i in kept] for name, values in self.text.items()},
-        )
-
-
-def _refuse(kind: str, field: str, got: object, allowed: str) -> NoReturn:
-    raise MalformedRecord(kind, field, f"got {got!r:.200}; {allowed}")
-
-
-def _is_text(values: object) -> bool:
-    return (
-        isinstance(values, list)
-        and any(isinstance(v, str) for v in values)
-        and all(v is None or isinstance(v, str) for v in values)
-    )
-
-
-def _numeric(values: object, field: str, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return ``values`` as an array of ``dtype``, None as NaN."""
-    if isinstance(values, bytes):
-        if len(values) % dtype.itemsize:
-            _refuse(
-                "wrong_type",
-                field,
-                f"{len(values)} bytes",
-                f"a whole number of little-endian float{8 * dtype.itemsize} is needed",
-            )
-        return np.frombuffer(values, dtype)
-    if not isinstance(values, list):
-        _refuse("wrong_type", field, values, "a list of numbers, or a buffer, is needed")
-    wrong = next((v for v in values if not isinstance(v, int | float | None)), None)
-    if wrong is not None:
-        _refuse("wrong_type", field, wrong, "a number or null is needed")
-    try:
-        with np.errstate(over="ignore"):
-            return np.array(values, np.float64).astype(dtype)
-    except OverflowError:
-        _refuse("not_finite", field, "an integer beyond float64", "a number is needed")
-
-
-def _usable(
-    numbers: NDArray[np.float32], values: object, field: str, faults: list[MalformedRecord]
-) -> NDArray[np.float32]:
-    """Return ``numbers`` with what cannot be a measurement replaced by NaN."""
-    if not numbers.size:
-        return numbers
-    low, high = float(numbers.min()), float(numbers.max())
-    lowest = 0.0 if _is_non_negative(field.rpartition(".")[2]) else -math.inf
-    if low >= lowest and math.isfinite(low) and math.isfinite(high):
-        return numbers
-    not_finite = ~np.isfinite(numbers)
-    if isinstance(values, list):
-        not_finite &= np.array([v is not None for v in values])
-    negative = numbers < lowest
-    usable = numbers.astype(np.float32)
-    for kind, bad, allowed in (
-        ("not_finite", not_finite, "a finite number, or null for 'not measured', is needed"),
-        ("negative", negative, "0 or more is allowed"),
-    ):
-        if bad.any():
-            first = int(np.argmax(bad))
-            faults.append(
-                MalformedRecord(
-                    kind,
-                    f"{field}[{first}]",
-                    f"got {float(numbers[first])!r}; {allowed}; {int(bad.sum())} values left out",
-                )
-            )
-            usable[bad] = np.nan
-    return usable
-
-
-def _is_non_negative(column: str) -> bool:
-    return column.endswith(_NON_NEGATIVE_SUFFIXES) or column in _NON_NEGATIVE_NAMES
-
-
-def _numbers(raw: object, field: str, faults: list[MalformedRecord]) -> dict[str, float]:
-    if raw is None:
-        return {}
-    if not isinstance(raw, dict):
-        _refuse("wrong_type", field, raw, "a map from names to numbers is needed")
-    numbers: dict[str, float] = {}
-    for name, value in raw.items():
-        if value is None:
-            continue
-        path = f"{field}.{name}"
-        if not isinstance(value, int | float):
-            kind, allowed = "wrong_type", "a number is needed"
-        elif not math.isfinite(value):
-            kind, allowed = "not_finite", "a finite number is needed"
-        elif value < 0 and _is_non_negative(name):
-            kind, allowed = "negative", "0 or more is allowed"
-        else:
-            numbers[name] = float(value)
-            continue
-        faults.append(MalformedRecord(kind, path, f"got {value!r:.80}; {allowed}; left out"))
-    return numbers
 
 
 def _gpu_sample(
@@ -384,12 +230,12 @@ def _gpu_sample(
 ) -> GpuSample:
     raw = fields.get("gpus")
     if not isinstance(raw, list) or not all(isinstance(gpu, dict) for gpu in raw):
-        _refuse("wrong_type", "gpus", raw, "a list of maps, one a GPU, is needed")
+        refuse("wrong_type", "gpus", raw, "a list of maps, one a GPU, is needed")
     gpus: list[Mapping[str, float | str]] = []
     for i, gpu in enumerate(raw):
         words = {name: value for name, value in gpu.items() if isinstance(value, str)}
         rest = {n: v for n, v in gpu.items() if n not in words and not isinstance(v, list | dict)}
-        gpus.append({**words, **_numbers(rest, f"gpus[{i}]", faults)})
+        gpus.append({**words, **usable_numbers(rest, f"gpus[{i}]", faults)})
     return GpuSample(
         source=source,
         time_s=_required_time(fields, "time_s"),
@@ -401,7 +247,7 @@ def _gpu_sample(
 def _change_event(fields: dict[str, Any], source: Source, logged_s: float | None) -> ChangeEvent:
     kind = fields.get("kind")
     if not isinstance(kind, str):
-        _refuse("missing_field", "kind", kind, f"one of {', '.join(sorted(_CHANGE_KINDS))}")
+        refuse("missing_field", "kind", kind, f"one of {', '.join(sorted(_CHANGE_KINDS))}")
     known = _CHANGE_KINDS.get(kind, "other")
     detail = _words(fields, "detail")
     if known == "other":
@@ -420,7 +266,7 @@ def _change_event(fields: dict[str, Any], source: Source, logged_s: float | None
 def _words(fields: dict[str, Any], name: str) -> str | None:
     value = fields.get(name)
     if value is not None and not isinstance(value, str):
-        _refuse("wrong_type", name, value, "words are needed")
+        refuse("wrong_type", name, value, "words are needed")
     return value
 
 

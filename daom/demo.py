@@ -193,8 +193,7 @@ async def _play_and_watch(
             on_progress=played,
         )
     )
-    grid_s = config.time.pane_s
-    judged_s = (last_s + state.shift_s - config.time.lateness_s) // grid_s * grid_s
+    judged_s = _last_pane_s(last_s + state.shift_s, config)
     deadline_s = time.monotonic() + (last_s - first_s) / speed + _READY_S + _DRAIN_S
     newest_s = 0.0
     async with aiohttp.ClientSession() as http:
@@ -209,6 +208,12 @@ async def _play_and_watch(
             await _ask(state, http)
             on_change(state)
     await player
+
+
+def _last_pane_s(last_record_s: float, config: Config) -> float:
+    """Return the end of the last pane that the watermark closes."""
+    pane_s = config.time.pane_s
+    return (last_record_s - config.time.lateness_s) // pane_s * pane_s
 
 
 def _decoded(batch: dict[object, list[Any]]) -> list[Output]:

@@ -277,12 +277,7 @@ class KlDetector:
             direction=_direction(compared),
             attribution=_attribution(compared, service=service, latency=latency, workload=workload),
             evidence={
-                "reference_samples": compared.m,
-                "inflation": baseline.inflation.service,
-                "latency_nats": compared.latency.kl_nats,
-                "body_z": compared.body_z,
-                "tail_z": compared.tail_z,
-                "tail_share": compared.tail_share,
+                **_evidence(compared, baseline),
                 "p50_s": now[0],
                 "expected_p50_s": expected[0],
             },
@@ -319,6 +314,17 @@ def _attribution(
         return "workload"
     mostly_service = compared.service.kl_nats > 2.0 * compared.workload.kl_nats
     return "service" if mostly_service else "mixed"
+
+
+def _evidence(compared: Comparison, baseline: Baseline) -> dict[str, float]:
+    return {
+        "reference_samples": compared.m,
+        "inflation": baseline.inflation.service,
+        "latency_nats": compared.latency.kl_nats,
+        "body_z": compared.body_z,
+        "tail_z": compared.tail_z,
+        "tail_share": compared.tail_share,
+    }
 
 
 def _insufficient(

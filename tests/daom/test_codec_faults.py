@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from daom.codec import FAULT_KINDS, MAX_COLUMNS, decode, encode_json, encode_msgpack
+from daom.codec import FAULT_KINDS, decode, encode_json, encode_msgpack
+from daom.columns import MAX_COLUMNS
 from daom.errors import MalformedRecord
 from tests.daom.messages import (
     CHANGE,
