@@ -75,7 +75,13 @@ def _describe(
     engine: str | None, signal: str, score: DriftScore, threshold_s: float | None
 ) -> dict[str, str]:
     whose = f"engine {engine}" if engine else "the fleet"
-    words = {"summary": f"{signal} of {whose} is {_against_reference(score.slowdown)}"}
+    if score.expected_p99_s is None:
+        found = f"has drifted, direction {score.direction}"
+        if score.p99_s is not None and threshold_s is not None:
+            found = f"has P99 {score.p99_s:.3g} s, threshold {threshold_s:.3g} s"
+    else:
+        found = f"is {_against_reference(score.slowdown)}"
+    words = {"summary": f"{signal} of {whose} {found}"}
     numbers = {
         "p99_s": score.p99_s,
         "threshold_s": threshold_s,

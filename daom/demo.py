@@ -179,20 +179,7 @@ async def _play_and_watch(
     # Alertmanager and people live in the present: the recording is moved so that it ends now.
     state.shift_s = time.time() - last_s + (last_s - first_s) / speed
 
-    def played(progress: Played) -> None:
-        state.played = progress
-
-    topic = Topics(config.kafka.topic_prefix).telemetry
-    player = asyncio.create_task(
-        play(
-            lines,
-            config.kafka.client(),
-            topic,
-            speed=speed,
-            shift_s=state.shift_s,
-            on_progress=played,
-        )
-    )
+    player = asyncio.create_task(_play(state, lines, config, speed))
     judged_s = _last_pane_s(last_s + state.shift_s, config)
     deadline_s = time.monotonic() + (last_s - first_s) / speed + _READY_S + _DRAIN_S
     newest_s = 0.0
@@ -208,6 +195,21 @@ async def _play_and_watch(
             await _ask(state, http)
             on_change(state)
     await player
+
+
+async def _play(state: DemoState, lines: list[Line], config: Config, speed: float) -> None:
+    def played(progress: Played) -> None:
+        state.played = progress
+
+    topic = Topics(config.kafka.topic_prefix).telemetry
+    await play(
+        lines,
+        config.kafka.client(),
+        topic,
+        speed=speed,
+        shift_s=state.shift_s,
+        on_progress=played,
+    )
 
 
 def _last_pane_s(last_record_s: float, config: Config) -> float:

@@ -68,11 +68,7 @@ class _Cycle:
 
     def note(self, condition: Condition, score: DriftScore) -> None:
         self.conditions.append(condition)
-        if condition.engine is None or condition.signal is None:
-            return
-        if score.drifting is not None:
-            self.judged[condition.signal] = self.judged.get(condition.signal, 0) + 1
-        if score.suspected or score.drifting:
+        if condition.engine is not None and (score.suspected or score.drifting):
             self.agitated.add(condition.engine)
 
 
@@ -270,6 +266,7 @@ class Cell:
                 pane = series.panes.pop(number) if number in series.panes else None
                 closed.append(signal.detector.new_pane() if pane is None else pane)
                 yield from self._judge(name, signal, series, closed[-1], cycle)
+                cycle.judged[signal.name] = cycle.judged.get(signal.name, 0) + series.judged
         together = signal.detector.new_pane()
         together.merge(*closed)
         yield from self._judge(None, signal, self.state.fleet[signal.name], together, cycle)

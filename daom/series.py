@@ -31,13 +31,19 @@ class SignalSettings:
 
 @dataclass(slots=True)
 class SeriesState:
-    """What is known of one series. ``panes`` are open ones, by number."""
+    """What is known of one series.
+
+    Attributes:
+        panes: The open ones, by number.
+        judged: There has been enough to judge it at least once.
+    """
 
     detector: Any
     panes: dict[int, Any] = field(default_factory=dict)
     threshold_s: float | None = None
     drift_since_s: float | None = None
     triggered: bool = False
+    judged: bool = False
     audit_hash: str = ""
 
 
@@ -57,6 +63,7 @@ def judge(
     scores = signal.detector.update(state.detector, pane, end_s)
     outputs: list[Output] = []
     for score in scores:
+        state.judged = state.judged or score.drifting is not None
         if score.drifting:
             state.drift_since_s = (
                 score.end_s if state.drift_since_s is None else state.drift_since_s

@@ -41,7 +41,7 @@ class Surroundings:
         now_s: Event time.
         lives: Every alert of the cell by its key, as it stands.
         maintenance: Windows that somebody announced.
-        judged: Number of engines that could be judged, by signal.
+        judged: Number of engines that have been judged, by signal.
     """
 
     now_s: float

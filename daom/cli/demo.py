@@ -20,8 +20,10 @@ from daom.cli.summary import FIRING, ReplaySummary, clock, describe, series_tabl
 from daom.demo import DemoState, demo_recording, run_demo
 from daom.errors import MissingExtra
 from daom.events import Alert, DriftVerdict, Output, RcaTrigger, Series, SloThreshold, Suppression
+from detectors.sits2026 import sits2026_threshold_s
 
 _QUIET_EVERY_S = 5.0
+_SHOWN_MOVES = 4
 
 
 @click.command(name="demo")
@@ -132,12 +134,16 @@ def print_end(state: DemoState) -> None:
         console.print(
             f"[bold]drift[/]      {drift['signal']} of {drift['engine'] or 'the fleet'} since "
             f"{drift['began']}: P99 {drift['p99_s']:.3g} s against {drift['threshold_s']:.3g} s, "
-            f"KL {drift['kl_nats']:.3g} nats, {drift['attribution']}"
+            f"KL {drift['kl_nats']:.3g} nats, {drift['attribution']}; the threshold held (preset "
+            f"sits2026 would have raised it to {drift['sits2026_threshold_s']:.3g} s)"
         )
-    table = Table("series", "threshold", box=None)
+    table = Table(
+        "[bold]threshold[/] of", "in force, and why it moved", box=None, padding=(0, 2, 0, 0)
+    )
     for name, moves in found["thresholds"].items():
-        steps = " -> ".join(f"{move['threshold_s']:.3g} s ({move['why']})" for move in moves)
-        table.add_row(name, steps)
+        steps = [f"{move['threshold_s']:.3g} s ({move['why']})" for move in moves]
+        shown = steps if len(steps) <= _SHOWN_MOVES else [*steps[:2], "...", steps[-1]]
+        table.add_row(name, " -> ".join(shown))
     console.print(table)
     for title, kind in (("alert", Alert), ("muted", Suppression), ("look first", RcaTrigger)):
         for output in (o for o in state.outputs if isinstance(o, kind)):
@@ -185,6 +191,10 @@ def _drifts(outputs: list[Output]) -> list[dict[str, Any]]:
             "p99_s": verdict.p99_s,
             "threshold_s": verdict.threshold_s,
             "attribution": verdict.attribution,
+            # What the rule that widens the threshold with KL would have made of it.
+            "sits2026_threshold_s": sits2026_threshold_s(
+                verdict.threshold_s or 0.0, verdict.kl_nats or 0.0
+            ),
         }
         for series, verdict in sorted(worst.items(), key=lambda item: began[item[0]])
     ]

@@ -30,12 +30,13 @@ brokers_option: Final = click.option(
 )
 
 
-def configured(config_path: Path | None, brokers: str | None = None) -> Config:
-    """Return the configuration that a command runs under."""
-    environment = dict(os.environ)
-    if brokers is not None:
-        environment["DAOM_KAFKA__BOOTSTRAP_SERVERS"] = brokers
-    return load_config(config_path, environment)
+def configured(
+    config_path: Path | None, brokers: str | None = None, preset: str | None = None
+) -> Config:
+    """Return the configuration that a command runs under; options override the environment."""
+    options = {"DAOM_KAFKA__BOOTSTRAP_SERVERS": brokers, "DAOM_PRESET": preset}
+    given = {name: value for name, value in options.items() if value is not None}
+    return load_config(config_path, {**os.environ, **given})
 
 
 def log_to_stderr(level: int = logging.INFO) -> None:

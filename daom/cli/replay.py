@@ -48,9 +48,7 @@ def command(
               daom replay recording.jsonl --json | jq 'select(.type == "alert")'
               daom replay topic:daom.telemetry --preset sits2026
     """
-    config = configured(config_path, brokers)
-    if preset is not None:
-        config = Config.model_validate(config.model_dump() | {"preset": preset})
+    config = configured(config_path, brokers, preset)
     tally, summary = Tally(), ReplaySummary()
     for item in _items(source, config, tally, quiet=as_json):
         if isinstance(item, Fault):
