@@ -1,19 +1,17 @@
 """A learned reference, and the comparison of a window with it.
 
-The likelihood-ratio statistic ``2 n KL`` of a window against the reference is chi-square if nothing
-has changed, once it is divided by
+The likelihood-ratio statistic ``2 n KL`` of a window against the reference, divided by ``1 + n/m``
+since the reference is itself a sample of size ``m`` (each workload group by itself, since a group
+may be rare), is chi-square if nothing has changed and samples are independent. How it varies in
+truth is learned from the blocks that made the reference, each against the others, and from every
+calm block after that (``detectors.dispersion``).
 
-* the *inflation* of the stream: 1 for independent samples, more where samples depend on one another
-  or the load moves by itself; estimated as the mean of the same statistic, over its degrees of
-  freedom, of the blocks that made the reference, each against the others (Rao & Scott 1981); and
-* ``1 + n/m``, since the reference is itself a sample, of size ``m``; in each workload group by
-  itself, since a group may be rare.
+Four statistics are asked: of latency given its workload (*service*), of the workload strata
+(*workload*), of latency alone (*latency*), and of the mean rank of latency given its workload
+(*body*), which looks in one direction only and so sees smaller shifts.
 
-Three statistics are asked: of latency given its workload (*service*), of the workload strata
-(*workload*), and of latency alone (*latency*).
-
-Sources: Wilks 1938, doi:10.1214/aoms/1177732360; Rao & Scott 1981,
-doi:10.1080/01621459.1981.10477633.
+Sources: Wilks 1938, doi:10.1214/aoms/1177732360 (likelihood ratio); Wilcoxon 1945,
+doi:10.2307/3001968 (ranks).
 """
 
 from __future__ import annotations
@@ -26,6 +24,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from detectors.dispersion import Dispersion, Statistic
 from detectors.divergence import (
     KlParts,
     kl_bias_nats,
@@ -45,8 +44,6 @@ from detectors.partition import (
 
 Floats = NDArray[np.float64]
 
-_MAX_INFLATION: Final = 50.0
-_INFLATION_MEMORY_BLOCKS: Final = 60
 _LEARN_PANES: Final = 6
 _TAIL: Final = 0.94
 """A little below 0.95, so that a bin whose edge is that quantile counts in spite of rounding."""
@@ -55,21 +52,20 @@ QUANTILES: Final = (0.5, 0.9, 0.99)
 
 
 @dataclass(slots=True)
-class Statistic:
-    """One likelihood-ratio statistic, its degrees of freedom, and its corrected KL in nats."""
+class Dispersions:
+    """How each statistic of a stream varies while nothing is wrong."""
 
-    value: float
-    degrees: int
-    kl_nats: float
+    service: Dispersion = field(default_factory=Dispersion)
+    workload: Dispersion = field(default_factory=Dispersion)
+    latency: Dispersion = field(default_factory=Dispersion)
+    body: Dispersion = field(default_factory=Dispersion)
 
-
-@dataclass(slots=True)
-class Inflation:
-    """How much each statistic of this stream varies more than independent samples would."""
-
-    service: float = 1.0
-    workload: float = 1.0
-    latency: float = 1.0
+    def learn(self, compared: Comparison) -> None:
+        """Take the comparison of one more calm block."""
+        self.service.learn(compared.service)
+        self.workload.learn(compared.workload)
+        self.latency.learn(compared.latency)
+        self.body.learn(compared.body)
 
 
 @dataclass(slots=True)
@@ -78,7 +74,9 @@ class Comparison:
 
     Attributes:
         n: Samples in the window; ``m`` in the reference.
-        body_z: Standard score of the mean rank among the reference: positive is slower.
+        body: Of the mean rank among the reference, given the workload: one direction, so it sees
+            small shifts that the others, which look in all directions, do not.
+        body_z: Its standard score: positive is slower.
         tail_z: Standard score of the share beyond the reference's P95: positive is slower.
         tail_share: That share; the reference's own is about 0.05.
     """
@@ -88,6 +86,7 @@ class Comparison:
     service: Statistic
     workload: Statistic
     latency: Statistic
+    body: Statistic
     body_z: float
     tail_z: float
     tail_share: float
@@ -123,8 +122,7 @@ class Baseline:
         fresh: Calm samples that are yet to be added to ``counts``, of ``fresh_panes`` panes.
         by_workload: The bins for the service and workload parts.
         overall: The bins for latency alone.
-        inflation: See the module's text.
-        blocks: Blocks that the inflation has been estimated from.
+        dispersions: How its own blocks differ from it.
         block_samples: Samples in a typical block.
         learned_s: When it was learned.
     """
@@ -132,8 +130,7 @@ class Baseline:
     counts: SparseCounts
     by_workload: Partition
     overall: Partition
-    inflation: Inflation
-    blocks: int
+    dispersions: Dispersions
     block_samples: float
     learned_s: float
     fresh: SparseCounts = field(default_factory=SparseCounts.empty)
@@ -153,18 +150,6 @@ class Baseline:
         fade = min(1.0, max_blocks * self.block_samples / float(counts.sum(dtype=np.float64)))
         self.counts = SparseCounts(cells, counts * np.float32(fade))
         self.fresh, self.fresh_panes = SparseCounts.empty(), 0
-
-    def learn_inflation(self, compared: Comparison) -> None:
-        """Refine the inflation by the comparison of one more calm block."""
-        self.blocks = min(self.blocks + 1, _INFLATION_MEMORY_BLOCKS)
-        for name in Inflation.__slots__:
-            statistic: Statistic = getattr(compared, name)
-            if statistic.degrees:
-                before: float = getattr(self.inflation, name)
-                # The statistic came divided by the inflation so far.
-                ratio = statistic.value * before / statistic.degrees
-                refined = before + (ratio - before) / self.blocks
-                setattr(self.inflation, name, min(max(refined, 1.0), _MAX_INFLATION))
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,31 +221,22 @@ def learn_baseline(blocks: list[SparseCounts], learned_s: float) -> Baseline:
     block_samples = sample.sparse.total / len(blocks)
     by_workload = partition_by_workload(sample.sparse, block_samples)
     overall = partition_of_latency(sample.latency, block_samples)
-    compared = []
+    dispersions = Dispersions()
     for block in blocks:
         others = SparseCounts.of_dense(total - add_up([block], N_CELLS))
         reference = yardstick(others, by_workload, overall)
-        compared.append(compare(reference, Inflation(), Sample.of([block])))
-    inflation = Inflation(
-        **{name: _mean_ratio([getattr(c, name) for c in compared]) for name in Inflation.__slots__}
-    )
+        dispersions.learn(compare(reference, dispersions, Sample.of([block])))
     return Baseline(
         counts=sample.sparse,
         by_workload=by_workload,
         overall=overall,
-        inflation=inflation,
-        blocks=len(blocks),
+        dispersions=dispersions,
         block_samples=block_samples,
         learned_s=learned_s,
     )
 
 
-def _mean_ratio(statistics: list[Statistic]) -> float:
-    ratios = [s.value / s.degrees for s in statistics if s.degrees]
-    return min(max(float(np.mean(ratios)), 1.0), _MAX_INFLATION) if ratios else 1.0
-
-
-def compare(reference: Yardstick, inflation: Inflation, window: Sample) -> Comparison:
+def compare(reference: Yardstick, usual: Dispersions, window: Sample) -> Comparison:
     """Return how ``window`` (one sample or more) differs from ``reference``."""
     bins = reference.by_workload
     now = bins.coarse(*window.sparse)
@@ -269,26 +245,30 @@ def compare(reference: Yardstick, inflation: Inflation, window: Sample) -> Compa
     n, m = float(now.sum()), reference.m
     latency_nats = kl_from_logs(latency, reference.log_latency)
     known = max(float(now @ reference.known), 1.0)
-    body_shift = float(now @ reference.rank) / known
+    shift = float(now @ reference.rank) / known
     tail_share = float(now @ reference.in_tail) / known
     expected = float(now @ (reference.tail_share * reference.known)) / known
     spread = max(expected * (1.0 - expected), 1.0 / known) / known
-    workload_degrees, latency_degrees = bins.group_starts.size - 1, latency.size - 1
+    inflation = usual.service.inflation
     return Comparison(
         n=n,
         m=m,
-        service=_service(reference, parts, inflation.service),
-        workload=_statistic(parts.workload_nats, workload_degrees, inflation.workload, n, m),
-        latency=_statistic(latency_nats, latency_degrees, inflation.latency, n, m),
-        body_z=body_shift / math.sqrt(inflation.service / (12.0 * known)),
-        tail_z=(tail_share - expected) / math.sqrt(inflation.service * spread),
+        service=_service(reference, parts, inflation),
+        workload=_statistic(
+            parts.workload_nats, bins.group_starts.size - 1, usual.workload.inflation, n, m
+        ),
+        latency=_statistic(latency_nats, latency.size - 1, usual.latency.inflation, n, m),
+        body=_statistic(6.0 * shift * shift, 1, usual.body.inflation, known, m),
+        body_z=shift * math.sqrt(12.0 * known / usual.body.inflation),
+        tail_z=(tail_share - expected) / math.sqrt(inflation * spread),
         tail_share=tail_share,
     )
 
 
 def _statistic(nats: float, degrees: int, inflation: float, n: float, m: float) -> Statistic:
+    """Return the statistic of a plug-in KL; of a mean rank the KL is 6 times its shift squared."""
     return Statistic(
-        value=2.0 * n * nats / (inflation * (1.0 + n / m)),
+        value=2.0 * n * nats / (1.0 + n / m),
         degrees=degrees,
         kl_nats=max(0.0, nats - kl_bias_nats(degrees, n / inflation, m / inflation)),
     )
@@ -303,7 +283,7 @@ def _service(reference: Yardstick, parts: KlParts, inflation: float) -> Statisti
     n, m, degrees, nats = n[judged], m[judged], degrees[judged], parts.group_nats[judged]
     bias = 0.5 * inflation * degrees * (1.0 / n + 1.0 / m)
     corrected = float(np.sum(n * (nats - bias))) / total
-    value = float(np.sum(2.0 * n * nats / (1.0 + n / m))) / inflation
+    value = float(np.sum(2.0 * n * nats / (1.0 + n / m)))
     return Statistic(value=value, degrees=int(degrees.sum()), kl_nats=max(0.0, corrected))
 
 

@@ -18,18 +18,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Final
 from weakref import WeakKeyDictionary
-
-from scipy.special import chdtri
 
 from detectors.baseline import (
     QUANTILES,
     Baseline,
     Comparison,
+    Dispersions,
     Sample,
-    Statistic,
     Yardstick,
     compare,
     expected_quantiles,
@@ -37,6 +34,7 @@ from detectors.baseline import (
     learn_baseline,
     yardstick,
 )
+from detectors.dispersion import Dispersion, Statistic
 from detectors.histogram import SparseCounts, quantile, quantiles
 from detectors.panes import HistogramPane
 from detectors.protocol import Attribution, Direction, DriftScore
@@ -121,8 +119,10 @@ class KlDetector:
         self._min_kl_nats = min_kl_nats
         self._adopt_after_s = adopt_after_s
         self._yardsticks: WeakKeyDictionary[Baseline, Yardstick] = WeakKeyDictionary()
-        # Two statistics are asked in every window, so each gets half of the false alarms.
-        self._level = min(_SUSPICION_LEVEL, 0.5 * window_panes * pane_s / false_alarm_interval_s)
+        # Three statistics are asked in every window, so each gets a third of the false alarms.
+        self._level = min(
+            _SUSPICION_LEVEL, 1.0 / 3.0 * window_panes * pane_s / false_alarm_interval_s
+        )
 
     def initial(self) -> KlState:
         return KlState(warmup_panes=self._warmup_panes)
@@ -147,14 +147,14 @@ class KlDetector:
             )
             return [_insufficient(end_s, window.sparse, why)]
         reference = self._yardstick(state.baseline)
-        compared = compare(reference, state.baseline.inflation, window)
+        compared = compare(reference, state.baseline.dispersions, window)
         score = self._score(reference, state.baseline, compared, window, end_s)
         is_block = self._completes_block(state)
+        if is_block and not score.drifting and not state.tainted_panes:
+            state.baseline.dispersions.learn(compared)
         if score.suspected:
             return [self._distrust(state, window, score, is_block=is_block)]
         state.suspected_since_s = None
-        if is_block and not state.tainted_panes:
-            state.baseline.learn_inflation(compared)
         state.baseline.learn(clean, self._max_reference_blocks)
         return [score]
 
@@ -252,9 +252,9 @@ class KlDetector:
         window: Sample,
         end_s: float,
     ) -> DriftScore:
-        service = self._exceeds(compared.service, self._level)
-        latency = self._exceeds(compared.latency, self._level)
-        workload = self._exceeds(compared.workload, self._level)
+        usual = baseline.dispersions
+        service, latency = self._finds(usual, compared, self._level)
+        workload = self._exceeds(usual.workload, compared.workload, self._level)
         expected = expected_quantiles(reference, window.sparse if workload else None)
         now = quantiles(window.latency, *QUANTILES)
         # A P99 of few samples is nearly their maximum.
@@ -264,10 +264,7 @@ class KlDetector:
             end_s=end_s,
             samples=round(compared.n),
             drifting=service or latency,
-            suspected=(
-                self._exceeds(compared.service, _SUSPICION_LEVEL)
-                or self._exceeds(compared.latency, _SUSPICION_LEVEL)
-            ),
+            suspected=any(self._finds(usual, compared, _SUSPICION_LEVEL)),
             kl_nats=compared.workload.kl_nats + compared.service.kl_nats,
             workload_nats=compared.workload.kl_nats,
             service_nats=compared.service.kl_nats,
@@ -283,17 +280,14 @@ class KlDetector:
             },
         )
 
-    def _exceeds(self, statistic: Statistic, level: float) -> bool:
-        return (
-            statistic.degrees > 0
-            and statistic.kl_nats >= self._min_kl_nats
-            and statistic.value > _chi_square_quantile(statistic.degrees, level)
-        )
+    def _finds(self, usual: Dispersions, compared: Comparison, level: float) -> tuple[bool, bool]:
+        """Return whether the service has changed, and whether latency alone has."""
+        service = self._exceeds(usual.service, compared.service, level)
+        body = self._exceeds(usual.body, compared.body, level)
+        return service or body, self._exceeds(usual.latency, compared.latency, level)
 
-
-@cache
-def _chi_square_quantile(degrees: int, level: float) -> float:
-    return float(chdtri(degrees, level))
+    def _exceeds(self, usual: Dispersion, statistic: Statistic, level: float) -> bool:
+        return statistic.kl_nats >= self._min_kl_nats and usual.exceeds(statistic, level)
 
 
 def _direction(compared: Comparison) -> Direction:
@@ -319,7 +313,7 @@ def _attribution(
 def _evidence(compared: Comparison, baseline: Baseline) -> dict[str, float]:
     return {
         "reference_samples": compared.m,
-        "inflation": baseline.inflation.service,
+        "inflation": baseline.dispersions.service.inflation,
         "latency_nats": compared.latency.kl_nats,
         "body_z": compared.body_z,
         "tail_z": compared.tail_z,

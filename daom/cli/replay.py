@@ -7,6 +7,7 @@ import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing
 from pathlib import Path
+from typing import get_args
 
 import click
 from rich.console import Console
@@ -17,7 +18,7 @@ from connectors.recordings import read_lines
 from daom.cli.options import brokers_option, config_option, configured, json_option
 from daom.cli.summary import ReplaySummary, print_summary
 from daom.codec import encode_output
-from daom.config import Config
+from daom.config import Config, Preset
 from daom.events import Output
 from daom.fold import Fold
 from daom.presets import cell_settings
@@ -31,7 +32,11 @@ _TOPIC = "topic:"
 @click.argument("source")
 @config_option
 @brokers_option
-@click.option("--preset", help="Judge by this preset instead of the configured one.")
+@click.option(
+    "--preset",
+    type=click.Choice(get_args(Preset)),
+    help="Judge by this preset instead of the configured one.",
+)
 @json_option
 def command(
     source: str, config_path: Path | None, brokers: str | None, preset: str | None, *, as_json: bool

@@ -105,6 +105,7 @@ def test_a_second_engine_confirms_a_leap():
     assert CLOCK.admit(state, "a", T0 + DAY_S, None) == T0
     assert CLOCK.admit(state, "b", T0 + DAY_S + 1.0, None) == T0 + DAY_S + 1.0
     assert CLOCK.admit(state, "a", T0 + DAY_S + 2.0, None) == T0 + DAY_S + 2.0
+    assert state.leaps == {}
 
 
 def test_two_engines_that_leap_to_different_times_confirm_nothing():

@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 
 from daom.codec import decode, decode_output, encode_json, encode_output
+from daom.config import Config
 from daom.events import TelemetryBatch
 from daom.pipeline import Cell
+from daom.presets import cell_settings
 from tests.daom.stories import (
     ENGINES,
     LEARNED_MINUTES,
@@ -22,7 +24,6 @@ from tests.daom.stories import (
     chapter,
     from_here,
     learned_cell,
-    new_cell,
     outputs,
     plain_floats,
     slower,
@@ -50,6 +51,12 @@ def test_samples_that_come_too_late_are_counted_and_change_nothing():
 
     assert said == told(without, from_here(calm(3)))
     assert with_late.state.counters == {"late_samples": 2 * late.requests.rows}
+    assert open_panes(with_late) == open_panes(without)
+
+
+def open_panes(cell):
+    engines = cell.state.engines.values()
+    return [sorted(series.panes) for engine in engines for series in engine.series.values()]
 
 
 def test_batches_sent_twice_change_nothing():
@@ -73,7 +80,9 @@ def test_an_engine_with_a_clock_a_day_ahead_does_not_drag_the_cell():
     assert cell.state.clock.now_s < at(NOW + 6)
     assert cell.state.counters == {"restamped_batches": 30}
     assert alerts(said) == []
-    assert {v.series.engine for v in verdicts(said) if v.drifting is False} == {*ENGINES, None}
+    newest = {v.series.engine: v for v in verdicts(said, "ttft_s")}
+    assert {v.drifting for v in newest.values()} == {False}
+    assert all(200 < newest[engine].samples < 300 for engine in ENGINES)
 
 
 def ahead(record, by_s):
@@ -152,7 +161,7 @@ def last_engine_first(record):
 
 def test_cells_of_one_model_never_share_an_id():
     records = story(calm(2), engines=("e1",))
-    settings = new_cell()._settings
+    settings = cell_settings(Config())
 
     first, second = (
         {o.id for o in told(Cell(f"{MODEL}/{n}", MODEL, settings), records)} for n in (0, 1)

@@ -145,6 +145,7 @@ def test_a_maintenance_window_mutes_what_happens_inside_it(engine):
     assert {(o.rule, o.why, o.until_s) for o in muted} == {
         ("maintenance", "maintenance new driver", at(NOW + 20))
     }
+    assert len(muted) == len({o.fingerprint for o in muted})
 
 
 def test_a_drift_that_outlasts_the_maintenance_fires_when_it_ends():
