@@ -20,7 +20,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import aiohttp
 from aiohttp import web
@@ -31,7 +31,7 @@ from connectors.kafka import create_topics
 from connectors.player import Played, play
 from connectors.recordings import Line, read_lines, record_time_s
 from daom.codec import decode, decode_output
-from daom.config import Config, load_config
+from daom.config import ENV_PREFIX, Config, load_config
 from daom.errors import SinkUnavailable, SourceError
 from daom.events import Alert, DriftVerdict, Output
 from daom.topics import Topics
@@ -41,6 +41,7 @@ _SPEED: Final = 45.0
 _DRAIN_S: Final = 20.0
 _READY_S: Final = 30.0
 _PARTITIONS: Final = 4
+_LAST_WORDS: Final = 1_000
 
 
 @dataclass(slots=True)
@@ -97,12 +98,21 @@ async def run_demo(
         topics = Topics(config.kafka.topic_prefix)
         await create_topics(config.kafka.client(), topics.specs(partitions=_PARTITIONS))
         await stack.enter_async_context(_alertmanager(state, scratch))
-        environment = {**os.environ, **_settings(broker.bootstrap_servers)}
-        stack.enter_context(_process("worker", ["worker"], environment, scratch))
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith(ENV_PREFIX)}
+        environment = inherited | _settings(broker.bootstrap_servers)
         bridge = ["bridge", "alertmanager", "--url", state.alertmanager]
-        stack.enter_context(_process("bridge", bridge, environment, scratch))
+        running = [
+            stack.enter_context(_Running(name, arguments, environment, scratch))
+            for name, arguments in (("worker", ["worker"]), ("bridge", bridge))
+        ]
         watcher = await stack.enter_async_context(_outputs(config, topics))
-        await _play_and_watch(state, lines, config, watcher, on_change, speed)
+
+        def check_and_show(state: DemoState) -> None:
+            for process in running:
+                process.check()
+            on_change(state)
+
+        await _play_and_watch(state, lines, config, watcher, check_and_show, speed)
         await _confirm(state)
     return state
 
@@ -122,29 +132,36 @@ def _config(brokers: str) -> Config:
     return load_config(None, _settings(brokers))
 
 
-class _process:  # noqa: N801 - used as a function, like contextlib's own.
+class _Running:
     """A ``daom`` command in a process of its own, ended with the demo."""
 
     def __init__(
         self, name: str, arguments: list[str], environment: dict[str, str], scratch: Path
     ) -> None:
+        self._name = name
         self._command = [sys.executable, "-m", "daom", *arguments]
         self._environment = environment
         self._log = scratch / f"{name}.log"
 
-    def __enter__(self) -> subprocess.Popen[bytes]:
+    def __enter__(self) -> Self:
         with self._log.open("wb") as log:
-            self._running = subprocess.Popen(
+            self._process = subprocess.Popen(
                 self._command, env=self._environment, stdout=log, stderr=log
             )
-        return self._running
+        return self
+
+    def check(self) -> None:
+        """Raise SinkUnavailable, with its last words, if the process has ended."""
+        if self._process.poll() is not None:
+            words = self._log.read_text("utf-8", "replace").strip()[-_LAST_WORDS:]
+            raise SinkUnavailable(f"daom {self._name} ended by itself: {words}")
 
     def __exit__(self, *_: object) -> None:
-        self._running.terminate()
+        self._process.terminate()
         try:
-            self._running.wait(5.0)
+            self._process.wait(5.0)
         except subprocess.TimeoutExpired:
-            self._running.kill()
+            self._process.kill()
 
 
 @asynccontextmanager

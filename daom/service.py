@@ -15,6 +15,7 @@ from typing import Any, Final
 from connectors.kafka import describe_topics, read_topic, wait_for_broker
 from daom.config import Config
 from daom.errors import ConfigError, MissingExtra
+from daom.logs import LOGGING
 from daom.presets import cell_settings
 from daom.topics import Topics
 
@@ -37,7 +38,10 @@ def run_worker(config: Config) -> None:
     partitions = asyncio.run(_telemetry_partitions(config))
     with tempfile.TemporaryDirectory(prefix="daom-worker-") as data_dir:
         app = _app(config, partitions, Path(data_dir))
-        worker = faust.Worker(app, loglevel="WARN", quiet=True, redirect_stdouts=False)
+        # INFO only to be without Faust's spinner: what is logged is for the configuration to say.
+        worker = faust.Worker(
+            app, loglevel="INFO", quiet=True, redirect_stdouts=False, logging_config=LOGGING
+        )
         worker.execute_from_commandline()
 
 

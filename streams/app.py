@@ -90,7 +90,9 @@ def add_fold_agent(app: faust.App, owner: Owner, config: Config) -> None:
             await owner.take(message.partition, record, event.ack)
 
     async def assigned(_: faust.App, assigned: set[TP], **__: object) -> None:
-        await owner.own(tp.partition for tp in assigned if tp.topic == topics.telemetry)
+        owned = sorted(tp.partition for tp in assigned if tp.topic == topics.telemetry)
+        _LOGGER.info("group %s: this worker owns partitions %s", config.kafka.group, owned)
+        await owner.own(owned)
 
     async def save_and_commit(*_: object, **__: object) -> None:
         await owner.save()

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from daom.cli.options import brokers_option, config_option, configured, log_to_stderr
+from daom.cli.options import brokers_option, config_option, configured
+from daom.logs import log_to_stderr
 from daom.service import run_alertmanager_bridge
 
 

@@ -15,11 +15,12 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from daom.cli.options import json_option, log_to_stderr
+from daom.cli.options import json_option
 from daom.cli.summary import FIRING, ReplaySummary, clock, describe, series_table
 from daom.demo import DemoState, demo_recording, run_demo
 from daom.errors import MissingExtra
 from daom.events import Alert, DriftVerdict, Output, RcaTrigger, Series, SloThreshold, Suppression
+from daom.logs import log_to_stderr
 from detectors.sits2026 import sits2026_threshold_s
 
 _QUIET_EVERY_S = 5.0

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 import os
-import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import click
 
@@ -37,17 +34,3 @@ def configured(
     options = {"DAOM_KAFKA__BOOTSTRAP_SERVERS": brokers, "DAOM_PRESET": preset}
     given = {name: value for name, value in options.items() if value is not None}
     return load_config(config_path, {**os.environ, **given})
-
-
-def log_to_stderr(level: int = logging.INFO) -> None:
-    """Send log lines to standard error, one clear line each; libraries only where it matters."""
-    logging.basicConfig(
-        level=logging.WARNING, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s"
-    )
-    for ours in ("daom", "streams", "connectors"):
-        logging.getLogger(ours).setLevel(level)
-    # What it says while a broker is away is said once, by us.
-    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
-
-
-Command = Callable[..., Any]

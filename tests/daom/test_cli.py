@@ -206,8 +206,7 @@ def test_a_closed_pipe_is_no_traceback(arguments):
 
     assert first
     assert replaying.wait(30.0) in {0, 1}
-    assert b"Traceback" not in replaying.stderr.read()
-    assert b"Exception" not in replaying.stderr.read()
+    assert replaying.stderr.read().strip() == b""
 
 
 # Replay of what producers get wrong

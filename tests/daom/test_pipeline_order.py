@@ -15,6 +15,7 @@ from tests.daom.stories import (
     ENGINES,
     LEARNED_MINUTES,
     MODEL,
+    T0,
     alerts,
     at,
     batch,
@@ -24,10 +25,12 @@ from tests.daom.stories import (
     chapter,
     from_here,
     learned_cell,
+    new_cell,
     outputs,
     plain_floats,
     slower,
     story,
+    table,
     told,
     verdicts,
 )
@@ -83,6 +86,18 @@ def test_an_engine_with_a_clock_a_day_ahead_does_not_drag_the_cell():
     newest = {v.series.engine: v for v in verdicts(said, "ttft_s")}
     assert {v.drifting for v in newest.values()} == {False}
     assert all(200 < newest[engine].samples < 300 for engine in ENGINES)
+
+
+def test_rows_of_a_restamped_batch_keep_their_distances():
+    cell = new_cell()
+    told(cell, [batch("e1", T0), batch("e2", T0), batch("e1", T0 + 13.0)])
+    tomorrow_s = T0 + 86_400.0
+    rows = table([tomorrow_s - 8.0, tomorrow_s], ttft_s=[0.1, 0.2])
+
+    told(cell, [batch("e2", tomorrow_s - 8.0, tomorrow_s, requests=rows)])
+
+    first = T0 // 10.0
+    assert open_panes(cell) == [[first, first + 1]]
 
 
 def ahead(record, by_s):

@@ -1,0 +1,105 @@
+"""A live worker is sent what producers get wrong: it goes on, and keeps each with its reason."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+from aiokafka import AIOKafkaProducer
+
+from connectors.kafka import create_topics, read_topic
+from daom.topics import TopicSpec
+from tests.bad_lines import TEN_MEGABYTES, kinds, with_bad_lines
+from tests.fleet import Fleet, said_by_replay
+from tests.servers import WITHOUT_PROXY, eventually, free_port
+
+KEPT_BYTES = 512 * 2**10
+LARGEST_BYTES = 2 * TEN_MEGABYTES
+
+
+def fleet_with_room(broker, prefix, metrics_port):
+    """One partition, so that good and bad lines keep their order, that takes what DAOM will not."""
+    settings = {"DAOM_WORKER__METRICS_PORT": str(metrics_port)}
+    fleet = Fleet(broker.bootstrap_servers, prefix, partitions=1, settings=settings)
+    room = {"max.message.bytes": str(LARGEST_BYTES), "retention.ms": "-1"}
+    spec = TopicSpec(fleet.topics.telemetry, 1, 1, room)
+    asyncio.run(create_topics(fleet.client, [spec]))
+    return fleet
+
+
+async def send(fleet, messages):
+    producer = AIOKafkaProducer(**fleet.client, max_request_size=LARGEST_BYTES)
+    async with producer:
+        for key, value in messages:
+            await producer.send_and_wait(fleet.topics.telemetry, value, key=key)
+
+
+def logged(fleet):
+    """The telemetry topic's values by offset."""
+
+    async def collect():
+        records = read_topic(fleet.client, fleet.topics.telemetry)
+        return {record.offset: record.value async for record in records}
+
+    return asyncio.run(collect())
+
+
+def counted(port):
+    """What the worker has counted as dead letters, by kind."""
+    with WITHOUT_PROXY.open(f"http://127.0.0.1:{port}/metrics", timeout=5.0) as answer:
+        lines = answer.read().decode().splitlines()
+    return {
+        line.partition('kind="')[2].partition('"')[0]: int(float(line.rpartition(" ")[2]))
+        for line in lines
+        if line.startswith("daom_dead_letters_total{")
+    }
+
+
+def replayed(fleet):
+    """What ``daom replay`` prints of the topic: outputs, and what could not be used."""
+    command = [sys.executable, "-m", "daom", "replay", f"topic:{fleet.topics.telemetry}", "--json"]
+    done = subprocess.run(
+        command, env=fleet.environment, capture_output=True, check=True, timeout=60.0
+    )
+    return done.stdout.splitlines(), done.stderr.decode().splitlines()
+
+
+@pytest.mark.slow
+def test_a_worker_goes_on_past_bad_input_and_keeps_each_with_its_reason(
+    any_broker, topic_prefix, tmp_path
+):
+    sent, port = with_bad_lines(), free_port()
+    lines = [line for line, _ in sent]
+    expected = said_by_replay(lines)
+    # What a recording cannot hold: a null value, and a good one that is filed under no cell.
+    unfiled = [(b"llama-3.2-1b", None), (None, lines[0].value)]
+    faults = kinds(sent) + Counter(["tombstone", "wrong_key"])
+    with fleet_with_room(any_broker, topic_prefix, port) as fleet:
+        worker = fleet.start_worker(tmp_path / "worker.log")
+        fleet.play(lines[: len(lines) // 2])
+        asyncio.run(send(fleet, unfiled))
+        fleet.play(lines[len(lines) // 2 :])
+
+        assert expected == fleet.says(expected)
+        eventually(lambda: len(fleet.records(fleet.topics.dead_letters)) >= faults.total())
+        letters, log = fleet.records(fleet.topics.dead_letters), logged(fleet)
+        assert Counter(headers["kind"].decode() for _, _, headers in letters) == faults
+        for key, value, headers in letters:
+            offset = int(headers["source_offset"])
+            whole = log[offset] or b""
+            assert key.decode() == f"{fleet.topics.telemetry}/0/{offset}"
+            assert value == whole[:KEPT_BYTES]
+            assert int(headers["source_bytes"]) == len(whole)
+            assert headers["reason"]
+        assert counted(port) == faults
+        said, told = replayed(fleet)
+        assert sorted(said) == sorted(expected.values())
+        at = {int(headers["source_offset"]) for _, _, headers in letters}
+        places = [
+            f"{fleet.topics.telemetry} partition 0 offset {offset}: " for offset in sorted(at)
+        ]
+        assert all(map(str.startswith, told, places))
+        assert worker.stop() == 0
