@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from daom.columns import TableColumns, refuse, usable_numbers
+from daom.columns import TableColumns, as_number, refuse, usable_numbers
 from daom.errors import MalformedRecord
 from daom.events import (
     EMPTY_TABLE,
@@ -52,6 +52,8 @@ FAULT_KINDS: Final = (
 )
 SCHEMA_VERSION: Final = 1
 DEFAULT_MAX_BYTES: Final = 4 * 2**20
+MAX_BATCH_SPAN_S: Final = 600.0
+"""A batch is an engine's samples of a *short* interval."""
 MAX_UNIX_S: Final = 32_503_680_000.0
 """The year 3000. Milliseconds sent as seconds land far beyond it."""
 
@@ -168,17 +170,19 @@ def _time(fields: dict[str, Any], name: str) -> float | None:
     value = fields.get(name)
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    time_s = None if isinstance(value, bool) else as_number(value)
+    if time_s is None:
         raise MalformedRecord("wrong_type", name, f"got {value!r:.80}; Unix seconds are needed")
-    if not math.isfinite(value):
-        raise MalformedRecord("not_finite", name, f"got {value!r}; Unix seconds are needed")
-    if not 0.0 <= value <= MAX_UNIX_S:
+    if not math.isfinite(time_s):
+        raise MalformedRecord("not_finite", name, f"got {value!r:.80}; Unix seconds are needed")
+    if not 0.0 <= time_s <= MAX_UNIX_S:
         raise MalformedRecord(
-            "negative" if value < 0 else "time_out_of_range",
+            "negative" if time_s < 0 else "time_out_of_range",
             name,
-            f"got {value!r}; Unix seconds from 0 to {MAX_UNIX_S:.0f} (the year 3000) are allowed",
+            f"got {value!r:.80}; Unix seconds from 0 to {MAX_UNIX_S:.0f} (the year 3000) are "
+            "allowed",
         )
-    return float(value)
+    return time_s
 
 
 def _required_time(fields: dict[str, Any], name: str) -> float:
@@ -197,14 +201,18 @@ def _telemetry(
     start_s, end_s = _time(fields, "start_s"), _time(fields, "end_s")
     parsed = [TableColumns(name, fields[name], faults) for name in _TABLES if fields.get(name)]
     if end_s is None:
-        lasts = [float(c.end_s.max()) for c in parsed if c.end_s is not None and c.end_s.size]
-        if not lasts or not math.isfinite(max(lasts)):
-            raise MalformedRecord("missing_field", "end_s", "needed, in Unix seconds")
-        end_s = max(lasts)
+        end_s = _latest_row_s(parsed)
     if start_s is not None and start_s > end_s:
         raise MalformedRecord(
             "time_out_of_range", "start_s", f"got {start_s!r}, after end_s {end_s!r}"
         )
+    if start_s is not None and end_s - start_s > MAX_BATCH_SPAN_S:
+        reason = (
+            f"got {start_s!r}, {end_s - start_s:.0f} s before end_s; at most "
+            f"{MAX_BATCH_SPAN_S:.0f} s are allowed; left out"
+        )
+        faults.append(MalformedRecord("time_out_of_range", "start_s", reason))
+        start_s = None
     earliest_s = end_s if start_s is None else start_s
     tables = {c.name: c.table(earliest_s, end_s, faults) for c in parsed}
     times = [t.end_s for t in tables.values() if t.rows]
@@ -222,6 +230,16 @@ def _telemetry(
     )
 
 
+def _latest_row_s(tables: list[TableColumns]) -> float:
+    """Return the latest event time of the rows, in place of an ``end_s`` that is missing."""
+    times = [table.end_s for table in tables if table.end_s is not None]
+    possible = [t[(t >= 0.0) & (t <= MAX_UNIX_S)] for t in times]
+    latest = [float(t.max()) for t in possible if t.size]
+    if not latest:
+        raise MalformedRecord("missing_field", "end_s", "needed, in Unix seconds")
+    return max(latest)
+
+
 def _gpu_sample(
     fields: dict[str, Any],
     source: Source,
@@ -233,7 +251,7 @@ def _gpu_sample(
         refuse("wrong_type", "gpus", raw, "a list of maps, one a GPU, is needed")
     gpus: list[Mapping[str, float | str]] = []
     for i, gpu in enumerate(raw):
-        words = {name: value for name, value in gpu.items() if isinstance(value, str)}
+        words = {n: v for n, v in gpu.items() if isinstance(n, str) and isinstance(v, str)}
         rest = {n: v for n, v in gpu.items() if n not in words and not isinstance(v, list | dict)}
         gpus.append({**words, **usable_numbers(rest, f"gpus[{i}]", faults)})
     return GpuSample(

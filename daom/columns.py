@@ -19,6 +19,8 @@ MAX_COLUMNS: Final = 64
 ROW_TIME_SLACK_S: Final = 60.0
 """How far a row may lie outside the span its batch declares; the span is then widened."""
 
+_LARGEST: Final = 1e30
+"""No gauge is larger; sums of many stay finite."""
 _NON_NEGATIVE_SUFFIXES: Final = ("_s", "tokens", "_total", "_bytes")
 _NON_NEGATIVE_NAMES: Final = frozenset({"running", "waiting", "preemptions", "kv_usage"})
 
@@ -35,8 +37,7 @@ class TableColumns:
     def __init__(self, name: str, raw: object, faults: list[MalformedRecord]) -> None:
         if not isinstance(raw, dict):
             refuse("wrong_type", name, raw, "a map from column names to columns is needed")
-        if len(raw) > MAX_COLUMNS:
-            refuse("too_large", name, f"{len(raw)} columns", f"at most {MAX_COLUMNS} are allowed")
+        _check_names(raw, name)
         self.name = name
         self.end_s: NDArray[np.float64] | None = None
         self.columns: dict[str, NDArray[np.float32]] = {}
@@ -91,6 +92,25 @@ def refuse(kind: str, field: str, got: object, allowed: str) -> NoReturn:
     raise MalformedRecord(kind, field, f"got {got!r:.200}; {allowed}")
 
 
+def _check_names(raw: dict[Any, Any], field: str) -> None:
+    if len(raw) > MAX_COLUMNS:
+        refuse("too_large", field, f"{len(raw)} names", f"at most {MAX_COLUMNS} are allowed")
+    wrong = next((name for name in raw if not isinstance(name, str)), None)
+    if wrong is not None:
+        refuse("wrong_type", field, wrong, "names are words")
+
+
+def as_number(value: object) -> float | None:
+    """Return ``value`` as a float; None if it is no number; infinity if it is beyond measure."""
+    if not isinstance(value, int | float):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return math.inf
+    return math.inf if abs(number) > _LARGEST else number
+
+
 def _is_text(values: object) -> bool:
     return (
         isinstance(values, list)
@@ -135,7 +155,7 @@ def _usable(
     not_finite = ~np.isfinite(numbers)
     if isinstance(values, list):
         not_finite &= np.array([v is not None for v in values])
-    negative = numbers < lowest
+    negative = np.isfinite(numbers) & (numbers < lowest)
     usable = numbers.astype(np.float32)
     for kind, bad, allowed in (
         ("not_finite", not_finite, "a finite number, or null for 'not measured', is needed"),
@@ -164,19 +184,21 @@ def usable_numbers(raw: object, field: str, faults: list[MalformedRecord]) -> di
         return {}
     if not isinstance(raw, dict):
         refuse("wrong_type", field, raw, "a map from names to numbers is needed")
+    _check_names(raw, field)
     numbers: dict[str, float] = {}
     for name, value in raw.items():
         if value is None:
             continue
-        path = f"{field}.{name}"
-        if not isinstance(value, int | float):
+        number = as_number(value)
+        if number is None:
             kind, allowed = "wrong_type", "a number is needed"
-        elif not math.isfinite(value):
-            kind, allowed = "not_finite", "a finite number is needed"
-        elif value < 0 and _is_non_negative(name):
+        elif not math.isfinite(number):
+            kind, allowed = "not_finite", f"a number up to {_LARGEST:g} is needed"
+        elif number < 0 and _is_non_negative(name):
             kind, allowed = "negative", "0 or more is allowed"
         else:
-            numbers[name] = float(value)
+            numbers[name] = number
             continue
-        faults.append(MalformedRecord(kind, path, f"got {value!r:.80}; {allowed}; left out"))
+        reason = f"got {value!r:.80}; {allowed}; left out"
+        faults.append(MalformedRecord(kind, f"{field}.{name}", reason))
     return numbers

@@ -8,6 +8,7 @@ came from, the field, the value and what is allowed.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
@@ -18,12 +19,16 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from daom.errors import ConfigError
 
 ENV_PREFIX: Final = "DAOM_"
-_NOT_CONFIG: Final = frozenset({"DAOM_CONFIG", "DAOM_KAFKA_SCRIPT", "DAOM_TEST_KAFKA"})
+_NOT_CONFIG: Final = frozenset(
+    {"DAOM_CONFIG", "DAOM_KAFKA_SCRIPT", "DAOM_TEST_KAFKA", "DAOM_REQUIRE_SERVERS"}
+)
 Seconds = Annotated[float, Field(gt=0.0, le=366 * 86_400.0)]
 
 
 def _split_commas(value: object) -> object:
-    return [part.strip() for part in value.split(",")] if isinstance(value, str) else value
+    if not isinstance(value, str):
+        return value
+    return [part.strip() for part in value.split(",") if part.strip()]
 
 
 Words = Annotated[tuple[str, ...], BeforeValidator(_split_commas)]
@@ -32,7 +37,7 @@ Words = Annotated[tuple[str, ...], BeforeValidator(_split_commas)]
 class Section(BaseModel):
     """A part of the configuration: unknown fields are refused, values never change."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", coerce_numbers_to_str=True)
 
 
 class KafkaConfig(Section):
@@ -70,17 +75,15 @@ class SignalConfig(Section):
     workload: str | None = None
     """The column that explains it: rows are compared with rows of like workload."""
     workload_base: float = Field(default=128.0, gt=0.0)
-    """Upper end of the lowest workload stratum: 2 times a power of 4."""
+    """Upper end of the lowest workload stratum: a power of 2; above it there are two an octave."""
     slo_s: float | None = Field(default=None, gt=0.0)
     """Base SLO of the signal in seconds: needed by presets that learn no threshold."""
 
     @model_validator(mode="after")
     def _base_is_a_stratum_end(self) -> Self:
-        allowed = [2.0 * 4.0**k for k in range(-4, 12)]
-        if self.workload_base not in allowed:
+        if not math.log2(self.workload_base).is_integer():
             raise ValueError(
-                f"workload_base={self.workload_base:g} is not 2 times a power of 4: "
-                "2, 8, 32, 128, 512, 2048, ..."
+                f"workload_base={self.workload_base:g} is not a power of 2: 2, 4, 8, ... 128, ..."
             )
         return self
 
@@ -145,6 +148,8 @@ class AlertConfig(Section):
     """If more than this share of a model's engines drift, the fleet's alert speaks for them."""
     silent_after_s: Seconds = 60.0
     """An engine that sends nothing for so long, while others do, is silent."""
+    forget_after_s: Seconds = 21_600.0
+    """An engine that has been silent for so long is gone for good."""
     stalled_after_s: Seconds = 60.0
     """An engine with requests in flight that finishes no step for so long is stalled."""
 
@@ -157,7 +162,8 @@ class TimeConfig(Section):
     lateness_s: float = Field(default=5.0, ge=0.0)
     """How long a pane waits for late samples."""
     max_ahead_s: Seconds = 60.0
-    """How far one producer's clock may be ahead before its times are not believed."""
+    """How far one producer's clock may be ahead before its times are not believed; panes wait so
+    long for the other engines."""
     tick_after_s: Seconds = 60.0
     """Real time without a record of a cell after which its worker appends a Tick."""
 
@@ -259,8 +265,9 @@ def _override(values: dict[str, Any], environment: Mapping[str, str]) -> dict[st
         if not variable.startswith(ENV_PREFIX) or variable in _NOT_CONFIG:
             continue
         *parents, last = variable.removeprefix(ENV_PREFIX).lower().split("__")
-        if not parents and last not in Config.model_fields:
-            continue
+        if parents[:1] == ["signals"] and "signals" not in values:
+            # A signal that is there by default keeps what the variable does not name.
+            values["signals"] = {n: s.model_dump() for n, s in _default_signals().items()}
         section = values
         for parent in parents:
             below = section.get(parent)
@@ -280,7 +287,14 @@ def _scalar(text: str) -> object:
 
 def _explain(fault: Mapping[str, Any], path: Path | None, origins: Mapping[str, str]) -> str:
     field = ".".join(str(part) for part in fault["loc"])
-    origin = next((v for name, v in origins.items() if field.startswith(name)), None)
+    origin = next(
+        (
+            v
+            for name, v in origins.items()
+            if field.startswith(name) or name.startswith(field + ".")
+        ),
+        None,
+    )
     where = f"environment variable {origin}" if origin else str(path or "configuration")
     if fault["type"] == "extra_forbidden":
         return (

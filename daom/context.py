@@ -18,6 +18,7 @@ from daom.events import GpuSample, Table, TelemetryBatch
 _MEMORY_PANES: Final = 360
 _RECENT_PANES: Final = 30
 _PEAK_PANES: Final = 3
+_CAUSE_PANES: Final = 12
 _SPREAD_TO_SIGMA: Final = 1.2533  # Of a normal: sqrt(pi / 2) mean absolute deviations.
 _REQUEST_COLUMNS: Final = (
     *("queue_s", "prefill_s", "decode_s", "prompt_tokens", "cached_tokens", "output_tokens"),
@@ -44,9 +45,14 @@ class Level:
             self.usual += weight * (value - self.usual)
 
     def shift(self, panes: int) -> Shift:
-        """Return how far the newest ``panes`` are from the usual level."""
+        """Return how far the newest ``panes`` are from the usual level.
+
+        The peak is sought a little further back: a cause comes before its effect, and a request
+        shows only once it has finished.
+        """
         newest = np.array(self.recent[-max(1, panes) :])
-        width = min(_PEAK_PANES, newest.size)
+        before = np.array(self.recent[-max(1, panes) - _CAUSE_PANES :])
+        width = min(_PEAK_PANES, before.size)
         floor = max(0.05 * abs(self.usual), 1e-9)
         sigma = max(_SPREAD_TO_SIGMA * self.spread, floor)
         now = float(newest.mean())
@@ -54,7 +60,7 @@ class Level:
             usual=self.usual,
             now=now,
             z=(now - self.usual) / sigma,
-            peak=float(np.convolve(newest, np.full(width, 1.0 / width), "valid").max()),
+            peak=float(np.convolve(before, np.full(width, 1.0 / width), "valid").max()),
             sigma=sigma,
         )
 
@@ -66,7 +72,7 @@ class Shift:
     Attributes:
         now: Its mean since the onset.
         z: Distance of ``now`` in usual spreads, with a floor of 5 % of the level; positive is up.
-        peak: Its highest mean over three panes since the onset.
+        peak: Its highest mean over three panes since a little before the onset.
         sigma: The usual spread.
     """
 
@@ -96,9 +102,9 @@ class ContextState:
         self.sums[name] = self.sums.get(name, 0.0) + total
         self.counts[name] = self.counts.get(name, 0) + count
 
-    def take_batch(self, batch: TelemetryBatch) -> None:
-        """Take the gauges, counters and requests of a batch."""
-        for name, value in batch.gauges.items():
+    def take_batch(self, batch: TelemetryBatch, *, newest: bool = True) -> None:
+        """Take the gauges, counters and requests of a batch; of an overtaken one only requests."""
+        for name, value in batch.gauges.items() if newest else ():
             if name.endswith("_total"):
                 before = self.counters.get(name, value)
                 # A counter that went down was restarted, and has counted from zero since.

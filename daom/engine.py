@@ -37,17 +37,19 @@ class EngineState:
 
     def take_circumstances(self, batch: TelemetryBatch, now_s: float) -> None:
         """Take what a batch says beside its samples."""
+        newest = now_s >= self.last_s
         self.last_s = max(self.last_s, now_s)
         self.host = batch.source.host or self.host
-        if "running" in batch.gauges:
+        if newest and "running" in batch.gauges:
             self.in_flight = batch.gauges["running"] + batch.gauges.get("waiting", 0.0)
         if batch.requests.rows or batch.steps.rows:
             self.progress_s = max(self.progress_s, now_s)
             self.reports_steps = self.reports_steps or batch.steps.rows > 0
             e2e_s = batch.requests.columns.get("e2e_s")
-            if e2e_s is not None and e2e_s.size:
-                self.longest_request_s = max(self.longest_request_s, float(np.nanmax(e2e_s)))
-        self.context.take_batch(batch)
+            if e2e_s is not None:
+                longest_s = float(np.max(e2e_s, where=~np.isnan(e2e_s), initial=0.0))
+                self.longest_request_s = max(self.longest_request_s, longest_s)
+        self.context.take_batch(batch, newest=newest)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,8 @@ The clock is the latest event time that can be believed. One producer with a wro
 drag it along, so a record from far ahead is *restamped* to what is known:
 
 * if the log noted when it took the record (``logged_s``), nothing can have happened much later;
-* if other engines report, a leap far beyond them is believed once a second engine confirms it, or
-  once the leaping engine has gone on by itself while no other was heard (the cell resumed).
+* if other engines report, a time far beyond the furthest of them is believed once a second engine
+  confirms it, or once that engine has gone on alone while no other was heard (the cell resumed).
 
 Records from behind are not restamped: late is late, and is counted.
 """
@@ -26,11 +26,34 @@ class Leap:
 
 @dataclass(slots=True)
 class ClockState:
-    """What the clock has seen. ``now_s`` is None before the first record."""
+    """What the clock has seen; ``now_s`` is None before the first record.
+
+    Attributes:
+        leader: The engine that is furthest ahead, and when it is.
+        second_s: Where the furthest of the others is; None while there is only one.
+        leaps: Engines whose claims are not believed yet.
+    """
 
     now_s: float | None = None
-    engines: set[str] = field(default_factory=set)
+    leader: tuple[str, float] | None = None
+    second_s: float | None = None
     leaps: dict[str, Leap] = field(default_factory=dict)
+
+    def others_s(self, engine: str) -> float | None:
+        """Return how far the furthest engine but ``engine`` is."""
+        if self.leader is None or self.leader[0] == engine:
+            return self.second_s
+        return self.leader[1]
+
+    def note(self, engine: str, time_s: float) -> None:
+        """Note that ``engine`` has come to ``time_s``."""
+        if self.leader is None or self.leader[0] == engine:
+            self.leader = (engine, time_s if self.leader is None else max(self.leader[1], time_s))
+        elif time_s > self.leader[1]:
+            self.second_s, self.leader = self.leader[1], (engine, time_s)
+        else:
+            self.second_s = time_s if self.second_s is None else max(self.second_s, time_s)
+        self.now_s = self.leader[1] if self.now_s is None else max(self.now_s, self.leader[1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,33 +61,29 @@ class CellClock:
     """Admits the event times of a cell's records.
 
     Args:
-        max_ahead_s: How far ahead of its cell, or of the log, a producer may be.
+        max_ahead_s: How far ahead of the other engines, or of the log, a producer may be.
     """
 
     max_ahead_s: float = 60.0
 
     def admit(self, state: ClockState, engine: str, end_s: float, logged_s: float | None) -> float:
         """Return the event time to believe for a record that claims ``end_s``; move the clock."""
-        believed_s = end_s
+        claimed_s = end_s
         if logged_s is not None:
-            believed_s = min(believed_s, max(logged_s + self.max_ahead_s, state.now_s or 0.0))
-        if state.leaps:
-            for other, leap in state.leaps.items():
-                leap.others_heard |= other != engine
-        if state.now_s is not None and believed_s > state.now_s + self.max_ahead_s:
-            if not self._believes_leap(state, engine, believed_s):
-                state.engines.add(engine)
-                return state.now_s
+            claimed_s = min(claimed_s, max(logged_s + self.max_ahead_s, state.now_s or 0.0))
+        for other, leap in state.leaps.items():
+            leap.others_heard |= other != engine
+        others_s = state.others_s(engine)
+        if others_s is not None and claimed_s > others_s + self.max_ahead_s:
+            if not self._believes_leap(state, engine, claimed_s):
+                return min(claimed_s, max(state.now_s or 0.0, others_s))
             state.leaps.clear()
         elif state.leaps:
             state.leaps.pop(engine, None)
-        state.engines.add(engine)
-        state.now_s = believed_s if state.now_s is None else max(state.now_s, believed_s)
-        return believed_s
+        state.note(engine, claimed_s)
+        return claimed_s
 
     def _believes_leap(self, state: ClockState, engine: str, claimed_s: float) -> bool:
-        if not state.engines - {engine}:
-            return True
         confirmed = any(
             other != engine and abs(leap.latest_s - claimed_s) <= self.max_ahead_s
             for other, leap in state.leaps.items()
@@ -74,6 +93,8 @@ class CellClock:
         alone = not leap.others_heard and claimed_s - leap.first_s >= self.max_ahead_s
         return confirmed or alone
 
-    def tick(self, state: ClockState, time_s: float) -> None:
+    def tick(self, state: ClockState, time_s: float, logged_s: float | None = None) -> None:
         """Move the clock by real time, which a Tick brings."""
+        if logged_s is not None:
+            time_s = min(time_s, logged_s + self.max_ahead_s)
         state.now_s = time_s if state.now_s is None else max(state.now_s, time_s)

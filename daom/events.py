@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 import numpy as np
@@ -29,7 +29,7 @@ class Source(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     engine: str | None = None
     version: str | None = None
     boot: str | None = None
-    seq: int | None = None
+    seq: Annotated[int, msgspec.Meta(ge=0, le=2**53)] | None = None
     tenant: str | None = None
     lora: str | None = None
     region: str | None = None

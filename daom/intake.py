@@ -37,7 +37,8 @@ class SeenBatches:
         if not bit or self.bits & bit:
             return False
         self.bits |= bit
-        self.missing -= 1
+        # A number from before the first that was seen was never missed.
+        self.missing = max(0, self.missing - 1)
         return True
 
 

@@ -63,6 +63,7 @@ class AlertLife:
 
     Attributes:
         since_s: When its condition began.
+        critical_since_s: Since when it has been critical without a break.
         announced: Its pending state has been published.
         muted_by: The rule that keeps it from firing.
     """
@@ -74,6 +75,7 @@ class AlertLife:
     severity: Severity = "warning"
     attribution: Attribution = "none"
     since_s: float = 0.0
+    critical_since_s: float | None = None
     drifting: bool = False
     announced: bool = False
     muted_by: str | None = None
@@ -109,15 +111,32 @@ class Lifecycle:
 
     def _hold(self, life: AlertLife, condition: Condition, now_s: float) -> Wish | None:
         life.clear_since_s = None
+        if condition.severity != "critical":
+            life.critical_since_s = None
+        elif life.critical_since_s is None:
+            life.critical_since_s = now_s
         if life.phase == "firing":
-            worse = SEVERITIES.index(condition.severity) > SEVERITIES.index(life.severity)
-            return "escalate" if worse else None
+            return "escalate" if self._has_worsened(life, condition, now_s) else None
         if life.phase == "inactive" or (condition.drifting and not life.drifting):
             # A threshold that was merely exceeded begins anew once the distribution has drifted.
             life.phase, life.since_s, life.muted_by = "pending", now_s, None
         # Sticky: a drift that flickers at its edge is one drift.
         life.drifting = life.drifting or condition.drifting
-        life.severity = condition.severity
+        life.severity = self._severity(life, condition, now_s)
         if condition.attribution != "none":
             life.attribution = condition.attribution
         return "fire" if now_s - life.since_s >= self.pending_s else "pend"
+
+    def _severity(self, life: AlertLife, condition: Condition, now_s: float) -> Severity:
+        """Return the severity to fire with: critical only if half the pending time was."""
+        since_s = life.critical_since_s
+        if since_s is None or now_s - since_s >= 0.5 * self.pending_s:
+            return condition.severity
+        return "warning"
+
+    def _has_worsened(self, life: AlertLife, condition: Condition, now_s: float) -> bool:
+        """Return whether it has been worse than it fired with, for as long as it was pending."""
+        if SEVERITIES.index(condition.severity) <= SEVERITIES.index(life.severity):
+            return False
+        since_s = life.critical_since_s
+        return since_s is None or now_s - since_s >= self.pending_s

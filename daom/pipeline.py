@@ -34,6 +34,8 @@ from detectors.protocol import DriftScore, Pane
 
 _MAX_CHANGES: Final = 64
 _ONSET_MARGIN_S: Final = 60.0
+_AFTER_STOP_S: Final = 60.0
+_MAX_CLOSED_PANES: Final = 360
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,8 +44,10 @@ class CellSettings:
 
     Attributes:
         pane_s: Length of a pane.
-        lateness_s: How long a pane waits for samples that are late.
-        silent_after_s: An engine is silent after this long without a record.
+        lateness_s: How long a pane waits for samples that are late,
+        wait_s: and at most so long for an engine that has not come so far yet.
+        silent_after_s: An engine is silent after this long without a record,
+        forget_after_s: and forgotten after this long.
         stalled_after_s: An engine with work in flight is stalled after this long without progress.
     """
 
@@ -53,7 +57,9 @@ class CellSettings:
     clock: CellClock = field(default_factory=CellClock)
     pane_s: float = 10.0
     lateness_s: float = 5.0
+    wait_s: float = 60.0
     silent_after_s: float = 60.0
+    forget_after_s: float = 21_600.0
     stalled_after_s: float = 60.0
 
 
@@ -81,6 +87,7 @@ class CellState:
     last_record_s: float = 0.0
     engines: dict[str, EngineState] = field(default_factory=dict)
     fleet: dict[str, SeriesState] = field(default_factory=dict)
+    stopped: dict[str, float] = field(default_factory=dict)
     desk: DeskState = field(default_factory=DeskState)
     changes: list[ChangeEvent] = field(default_factory=list)
     counters: dict[str, int] = field(default_factory=dict)
@@ -112,7 +119,7 @@ class Cell:
             case TelemetryBatch():
                 return self._take_batch(record)
             case Tick():
-                self._settings.clock.tick(self.state.clock, record.time_s)
+                self._settings.clock.tick(self.state.clock, record.time_s, record.logged_s)
                 return list(self._close_panes())
             case GpuSample():
                 self._take_gpus(record)
@@ -135,6 +142,9 @@ class Cell:
                 self._note_restart(batch)
         now_s = self._settings.clock.admit(state.clock, name, batch.end_s, batch.logged_s)
         shift_s = now_s - batch.end_s
+        if engine is None and now_s <= state.stopped.get(name, 0.0) + _AFTER_STOP_S:
+            self._count("batches_after_stop")
+            return []
         outputs = list(self._skip_gap(now_s))
         if engine is None:
             engine = self._add_engine(name, batch, now_s)
@@ -191,8 +201,16 @@ class Cell:
             window = Window(change.source.engine, change.time_s, end_s, change.detail or "")
             self.state.desk.maintenance.append(window)
         elif change.kind == "stop" and change.source.engine is not None:
-            self.state.engines.pop(change.source.engine, None)
+            self._forget(change.source.engine, change.time_s)
         self._keep_change(change)
+
+    def _forget(self, name: str, stopped_s: float) -> None:
+        """Forget an engine; batches of it that are still on their way do not bring it back."""
+        self.state.engines.pop(name, None)
+        self.state.stopped.pop(name, None)
+        self.state.stopped[name] = stopped_s
+        while len(self.state.stopped) > _MAX_CHANGES:
+            del self.state.stopped[next(iter(self.state.stopped))]
 
     def _keep_change(self, change: ChangeEvent) -> None:
         self.state.changes.append(change)
@@ -236,9 +254,26 @@ class Cell:
         state = self.state
         if state.next_pane is None or state.clock.now_s is None:
             return
-        watermark_s = state.clock.now_s - self._settings.lateness_s
-        while self._grid.end_s(state.next_pane) <= watermark_s:
+        now_s, settings = state.clock.now_s, self._settings
+        watermark_s = now_s - settings.lateness_s
+        closed = 0
+        while (end_s := self._grid.end_s(state.next_pane)) <= watermark_s:
+            if end_s > now_s - settings.wait_s and self._is_awaited(end_s, now_s):
+                return
+            if closed == _MAX_CLOSED_PANES:
+                # Real time ran far ahead: by now all has been said that a silence can say.
+                state.next_pane = self._grid.number(watermark_s)
+                return
+            closed += 1
             yield from self._close_pane(state.next_pane)
+
+    def _is_awaited(self, end_s: float, now_s: float) -> bool:
+        """Return whether an engine that is not silent has yet to come to ``end_s``."""
+        wait_s = self._settings.wait_s
+        return any(
+            engine.last_s < end_s and now_s - engine.last_s <= wait_s
+            for engine in self.state.engines.values()
+        )
 
     def _close_pane(self, number: int) -> Iterator[Output]:
         state, now_s = self.state, self._grid.end_s(number)
@@ -256,6 +291,12 @@ class Cell:
             engine.context.close_pane(self._settings.pane_s, calm=calm)
         maintenance = [window for window in state.desk.maintenance if window.end_s > now_s]
         state.desk.maintenance = maintenance
+        for name in [n for n, e in state.engines.items() if self._is_long_gone(e, now_s)]:
+            self._forget(name, now_s)
+
+    def _is_long_gone(self, engine: EngineState, now_s: float) -> bool:
+        cell_goes_on = now_s - self.state.last_record_s <= self._settings.silent_after_s
+        return cell_goes_on and now_s - engine.last_s > self._settings.forget_after_s
 
     def _close_signal(self, signal: SignalSettings, number: int, cycle: _Cycle) -> Iterator[Output]:
         """Judge one signal: of each engine, then of all together."""
@@ -320,7 +361,7 @@ class Cell:
                     active=False,
                     clear=True,
                     severity=life.severity,
-                    annotations={"summary": f"engine {life.engine} was stopped"},
+                    annotations={"summary": f"engine {life.engine} was stopped, or is long gone"},
                 )
 
     def _evidence(self, condition: Condition, onset_s: float) -> Evidence:

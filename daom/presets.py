@@ -41,7 +41,9 @@ def cell_settings(config: Config) -> CellSettings:
         clock=CellClock(config.time.max_ahead_s),
         pane_s=config.time.pane_s,
         lateness_s=config.time.lateness_s,
+        wait_s=config.time.max_ahead_s,
         silent_after_s=config.alerts.silent_after_s,
+        forget_after_s=config.alerts.forget_after_s,
         stalled_after_s=config.alerts.stalled_after_s,
     )
 

@@ -97,13 +97,13 @@ def kv_cache_saturation(evidence: Evidence) -> Cause | None:
     """The KV cache is full: requests are preempted or slowed, whether or not a queue shows."""
     kv = evidence.shifts.get("kv_usage")
     preemptions = evidence.up("preemptions_per_s")
-    if kv is None or kv.now < _KV_SATURATED or kv.z < 1.0:
+    if kv is None or kv.peak < max(_KV_SATURATED, kv.usual + kv.sigma):
         if preemptions is None:
             return None
         return Cause(
             cause="preemption", score=0.7, evidence=(preemptions.words("preemptions_per_s"),)
         )
-    found = [kv.words("kv_usage")]
+    found = [f"kv_usage {kv.usual:.3g}, at its peak {kv.peak:.3g}"]
     if preemptions is not None:
         found.append(preemptions.words("preemptions_per_s"))
     return Cause(cause="kv_cache_saturation", score=0.9, evidence=tuple(found))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from daom.lifecycle import SEVERITIES, AlertLife, Condition
 
@@ -74,6 +75,7 @@ class Surroundings:
         return drifting / max(1, self.judged.get(condition.signal, 0), drifting)
 
 
+_FEW_ENGINES: Final = "few_engines"
 Rule = Callable[[Condition, AlertLife, Surroundings], Muted | None]
 
 
@@ -120,13 +122,17 @@ class FewEngines:
     def __call__(
         self,
         condition: Condition,
-        life: AlertLife,  # noqa: ARG002
+        life: AlertLife,
         around: Surroundings,
     ) -> Muted | None:
-        share = around.drifting_share(condition)
-        if condition.engine is not None or not 0.0 < share <= self.share:
+        if condition.engine is not None:
             return None
-        return Muted("few_engines", f"{share:.0%} of the engines drift: their own alerts say which")
+        share = around.drifting_share(condition)
+        # What came from one engine is in the fleet's window for a while after that engine has gone.
+        remains = share == 0.0 and life.muted_by == _FEW_ENGINES
+        if not remains and not 0.0 < share <= self.share:
+            return None
+        return Muted(_FEW_ENGINES, f"{share:.0%} of the engines drift: their own alerts say which")
 
 
 def same_incident(condition: Condition, life: AlertLife, around: Surroundings) -> Muted | None:  # noqa: ARG001
@@ -142,22 +148,29 @@ def same_incident(condition: Condition, life: AlertLife, around: Surroundings) -
 
 @dataclass(frozen=True, slots=True)
 class Cooldown:
-    """Mute an alert that fires again within ``interval_s`` of resolving."""
+    """Mute an alert within ``interval_s`` of another's end: a relapse, whatever signal shows it."""
 
     interval_s: float = 300.0
 
     def __call__(
         self,
-        condition: Condition,  # noqa: ARG002
-        life: AlertLife,
+        condition: Condition,
+        life: AlertLife,  # noqa: ARG002
         around: Surroundings,
     ) -> Muted | None:
-        if life.resolved_s is None:
+        resolved = [
+            other.resolved_s
+            for other in around.lives.values()
+            if other.name == condition.name
+            and other.engine == condition.engine
+            and other.resolved_s is not None
+        ]
+        if not resolved or around.now_s >= max(resolved) + self.interval_s:
             return None
-        until_s = life.resolved_s + self.interval_s
-        if around.now_s >= until_s:
-            return None
-        return Muted("cooldown", f"resolved {around.now_s - life.resolved_s:.0f} s ago", until_s)
+        ago_s = around.now_s - max(resolved)
+        whose = f"engine {condition.engine}" if condition.engine else "the fleet"
+        why = f"an alert of {whose} resolved {ago_s:.0f} s ago"
+        return Muted("cooldown", why, max(resolved) + self.interval_s)
 
 
 def objection(

@@ -32,7 +32,8 @@ class ExpectedP99Threshold:
     """The P99 that the reference would show under the traffic of now, plus headroom.
 
     A workload shift moves it by exactly as much as the traffic explains. A degradation of the
-    service does not enter it, and while one is suspected the threshold is never loosened.
+    service does not enter it: while one is suspected, or P99 is above the threshold, it is never
+    loosened.
 
     Attributes:
         headroom: Fraction above the expected P99: 0.25 is 25 %.
@@ -52,8 +53,9 @@ class ExpectedP99Threshold:
             return None
         if abs(target_s / in_force_s - 1.0) < self.min_change:
             return None
+        exceeded = score.p99_s is not None and score.p99_s > in_force_s
         loosens = target_s > in_force_s
-        if loosens and score.suspected and score.attribution != "workload":
+        if loosens and (score.suspected or exceeded) and score.attribution != "workload":
             return None
         why = "the workload shifted" if score.attribution == "workload" else "the reference learned"
         return Move(target_s, why)

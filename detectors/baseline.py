@@ -6,9 +6,9 @@ may be rare), is chi-square if nothing has changed and samples are independent. 
 truth is learned from the blocks that made the reference, each against the others, and from every
 calm block after that (``detectors.dispersion``).
 
-Four statistics are asked: of latency given its workload (*service*), of the workload strata
-(*workload*), of latency alone (*latency*), and of the mean rank of latency given its workload
-(*body*), which looks in one direction only and so sees smaller shifts.
+Five statistics are asked: of latency given its workload (*service*), of the workload strata
+(*workload*), of latency alone (*latency*), and, given the workload, of the mean rank (*body*) and
+of the share in the tail (*tail*): these two look in one direction only and so see smaller shifts.
 
 Sources: Wilks 1938, doi:10.1214/aoms/1177732360 (likelihood ratio); Wilcoxon 1945,
 doi:10.2307/3001968 (ranks).
@@ -33,8 +33,7 @@ from detectors.divergence import (
     log_probabilities,
     smoothed,
 )
-from detectors.histogram import N_BINS, SparseCounts, add_up, quantiles
-from detectors.panes import N_CELLS
+from detectors.histogram import N_BINS, SparseCounts, quantiles
 from detectors.partition import (
     MIN_KNOWN_SAMPLES,
     Partition,
@@ -45,8 +44,6 @@ from detectors.partition import (
 Floats = NDArray[np.float64]
 
 _LEARN_PANES: Final = 6
-_TAIL: Final = 0.94
-"""A little below 0.95, so that a bin whose edge is that quantile counts in spite of rounding."""
 _BINS: Final = np.arange(N_BINS)
 QUANTILES: Final = (0.5, 0.9, 0.99)
 
@@ -59,6 +56,7 @@ class Dispersions:
     workload: Dispersion = field(default_factory=Dispersion)
     latency: Dispersion = field(default_factory=Dispersion)
     body: Dispersion = field(default_factory=Dispersion)
+    tail: Dispersion = field(default_factory=Dispersion)
 
     def learn(self, compared: Comparison) -> None:
         """Take the comparison of one more calm block."""
@@ -66,6 +64,7 @@ class Dispersions:
         self.workload.learn(compared.workload)
         self.latency.learn(compared.latency)
         self.body.learn(compared.body)
+        self.tail.learn(compared.tail)
 
 
 @dataclass(slots=True)
@@ -77,8 +76,9 @@ class Comparison:
         body: Of the mean rank among the reference, given the workload: one direction, so it sees
             small shifts that the others, which look in all directions, do not.
         body_z: Its standard score: positive is slower.
-        tail_z: Standard score of the share beyond the reference's P95: positive is slower.
-        tail_share: That share; the reference's own is about 0.05.
+        tail: Of the share in the uppermost bin, from P90, P97 or P99 on by what a window can fill,
+            given the workload; 0 where the share has not risen.
+        tail_share: That share; ``expected_tail_share`` is the reference's own.
     """
 
     n: float
@@ -88,8 +88,9 @@ class Comparison:
     latency: Statistic
     body: Statistic
     body_z: float
-    tail_z: float
+    tail: Statistic
     tail_share: float
+    expected_tail_share: float
 
 
 class Sample(NamedTuple):
@@ -101,8 +102,7 @@ class Sample(NamedTuple):
     @classmethod
     def of(cls, parts: Sequence[SparseCounts]) -> Sample:
         """Return the sum of ``parts``."""
-        alone = len(parts) == 1
-        sparse = parts[0] if alone else SparseCounts.of_dense(add_up(list(parts), N_CELLS))
+        sparse = SparseCounts.sum_of(parts)
         return cls(sparse, latency_counts(sparse))
 
 
@@ -160,7 +160,7 @@ class Yardstick:
         by_workload: The coarse bins, and with them each of:
         log_given: Logarithm of the reference's probability of a bin, given its group.
         rank: Mid-rank of a bin within its group, less one half; 0 where the group is unknown.
-        in_tail: 1 for the bins beyond the group's P95; 0 elsewhere.
+        in_tail: 1 for the uppermost bin of each group; 0 elsewhere.
         tail_share: The reference's share of the tail, for each bin that of its group.
         known: 1 for the bins of groups that the reference knows; 0 elsewhere.
         group_samples: Samples of each group.
@@ -192,7 +192,9 @@ def yardstick(counts: SparseCounts, by_workload: Partition, overall: Partition) 
     per_row = np.maximum(np.repeat(totals, sizes), 1.0)
     below = np.cumsum(before) - before - np.repeat(np.cumsum(totals) - totals, sizes)
     known = np.repeat(totals >= MIN_KNOWN_SAMPLES, sizes).astype(np.float64)
-    in_tail = known * (below > _TAIL * per_row)
+    in_tail = np.zeros(before.size)
+    in_tail[starts + sizes - 1] = sizes > 1
+    in_tail *= known
     in_tail_of_group = np.add.reduceat(before * in_tail, starts)
     log_given, log_group = log_probabilities(before, starts)
     latency = latency_counts(counts)
@@ -216,15 +218,13 @@ def yardstick(counts: SparseCounts, by_workload: Partition, overall: Partition) 
 
 def learn_baseline(blocks: list[SparseCounts], learned_s: float) -> Baseline:
     """Return the reference that ``blocks`` (two or more) make, each as large as a window."""
-    total = add_up(blocks, N_CELLS)
     sample = Sample.of(blocks)
     block_samples = sample.sparse.total / len(blocks)
     by_workload = partition_by_workload(sample.sparse, block_samples)
     overall = partition_of_latency(sample.latency, block_samples)
     dispersions = Dispersions()
     for block in blocks:
-        others = SparseCounts.of_dense(total - add_up([block], N_CELLS))
-        reference = yardstick(others, by_workload, overall)
+        reference = yardstick(sample.sparse.minus(block), by_workload, overall)
         dispersions.learn(compare(reference, dispersions, Sample.of([block])))
     return Baseline(
         counts=sample.sparse,
@@ -248,21 +248,28 @@ def compare(reference: Yardstick, usual: Dispersions, window: Sample) -> Compari
     shift = float(now @ reference.rank) / known
     tail_share = float(now @ reference.in_tail) / known
     expected = float(now @ (reference.tail_share * reference.known)) / known
-    spread = max(expected * (1.0 - expected), 1.0 / known) / known
-    inflation = usual.service.inflation
     return Comparison(
         n=n,
         m=m,
-        service=_service(reference, parts, inflation),
+        service=_service(reference, parts, usual.service.inflation),
         workload=_statistic(
             parts.workload_nats, bins.group_starts.size - 1, usual.workload.inflation, n, m
         ),
         latency=_statistic(latency_nats, latency.size - 1, usual.latency.inflation, n, m),
         body=_statistic(6.0 * shift * shift, 1, usual.body.inflation, known, m),
         body_z=shift * math.sqrt(12.0 * known / usual.body.inflation),
-        tail_z=(tail_share - expected) / math.sqrt(inflation * spread),
+        tail=_statistic(_rise_nats(tail_share, expected), 1, usual.tail.inflation, known, m),
         tail_share=tail_share,
+        expected_tail_share=expected,
     )
+
+
+def _rise_nats(share: float, expected: float) -> float:
+    """Return KL of a share that has risen above the expected one; 0 if it has not."""
+    if share <= expected or not 0.0 < expected < 1.0:
+        return 0.0
+    rest = (1.0 - share) * math.log((1.0 - share) / (1.0 - expected)) if share < 1.0 else 0.0
+    return share * math.log(share / expected) + rest
 
 
 def _statistic(nats: float, degrees: int, inflation: float, n: float, m: float) -> Statistic:
@@ -302,6 +309,5 @@ def expected_quantiles(reference: Yardstick, window: SparseCounts | None) -> tup
     weights = np.where(m >= MIN_KNOWN_SAMPLES, n / np.maximum(m, 1.0), 0.0)
     if not weights.any():
         return reference.expected
-    groups = np.searchsorted(bins.bin_starts[bins.group_starts], cells, side="right") - 1
-    reweighted = SparseCounts(cells, (counts * weights[groups]).astype(np.float32))
+    reweighted = SparseCounts(cells, (counts * weights[bins.groups(cells)]).astype(np.float32))
     return tuple(quantiles(latency_counts(reweighted), *QUANTILES))

@@ -17,6 +17,7 @@ doi:10.14778/3352063.3352135).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple, Self
 
 import numpy as np
@@ -105,20 +106,36 @@ class SparseCounts(NamedTuple):
         return cls(np.empty(0, np.uint16), np.empty(0, np.float32))
 
     @classmethod
-    def of_dense(cls, dense: NDArray[np.number]) -> Self:
-        """Return the occupied cells of ``dense``, shape ``(n_cells,)``."""
-        # Of booleans, nonzero is several times faster.
-        cells = np.flatnonzero(dense > 0)
-        return cls(cells.astype(np.uint16), dense[cells].astype(np.float32))
+    def of_cells(cls, cells: NDArray[np.integer]) -> Self:
+        """Return the histogram of values that are in ``cells``."""
+        ordered = np.sort(cells.astype(np.uint16))
+        starts = _run_starts(ordered)
+        counts = np.diff(starts, append=ordered.size)
+        fits = not counts.size or counts.max() <= _MAX_UINT16
+        return cls(ordered[starts], counts.astype(np.uint16 if fits else np.float32))
 
     @classmethod
-    def of_cells(cls, cells: NDArray[np.integer], n_cells: int) -> Self:
-        """Return the histogram of values that are in ``cells``, below ``n_cells``."""
-        dense = np.bincount(cells, minlength=n_cells)
-        occupied = np.flatnonzero(dense > 0)
-        counts = dense[occupied]
-        fits = not counts.size or counts.max() <= _MAX_UINT16
-        return cls(occupied.astype(np.uint16), counts.astype(np.uint16 if fits else np.float32))
+    def sum_of(cls, parts: Sequence[SparseCounts]) -> SparseCounts:
+        """Return the sum of ``parts``, as float32."""
+        if len(parts) == 1:
+            return parts[0]
+        if not parts:
+            return cls.empty()
+        cells = np.concatenate([part.cells for part in parts])
+        counts = np.concatenate([part.counts for part in parts]).astype(np.float32)
+        order = np.argsort(cells, kind="stable")
+        ordered = cells[order]
+        starts = _run_starts(ordered)
+        if not starts.size:
+            return cls.empty()
+        return cls(ordered[starts], np.add.reduceat(counts[order], starts))
+
+    def minus(self, other: SparseCounts) -> SparseCounts:
+        """Return what is left of this without ``other``, which is a part of it."""
+        counts = self.counts.astype(np.float32)
+        counts[np.searchsorted(self.cells, other.cells)] -= other.counts.astype(np.float32)
+        left = counts > 0.0
+        return SparseCounts(self.cells[left], counts[left])
 
     def plus(self, other: SparseCounts) -> SparseCounts:
         """Return the sum, as float32; fast where ``other`` has few cells that this has not."""
@@ -141,11 +158,9 @@ class SparseCounts(NamedTuple):
         return float(self.counts.sum(dtype=np.float64))
 
 
-def add_up(parts: list[SparseCounts], n_cells: int) -> NDArray[np.float64]:
-    """Return the sum of ``parts`` as a dense array, shape ``(n_cells,)``."""
-    if not parts:
-        return np.zeros(n_cells)
-    cells = np.concatenate([part.cells for part in parts])
-    counts = np.concatenate([part.counts for part in parts])
-    total = np.bincount(cells, weights=counts, minlength=n_cells)
-    return total.astype(np.float64, copy=False)
+def _run_starts(ordered: NDArray[np.uint16]) -> NDArray[np.int64]:
+    """Return where each run of equal values begins."""
+    if not ordered.size:
+        return np.empty(0, np.int64)
+    changes = np.flatnonzero(ordered[1:] != ordered[:-1])
+    return np.concatenate([[0], changes + 1])

@@ -16,6 +16,7 @@ Cost: see ``make bench``; a few hundred microseconds a pane.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -42,9 +43,11 @@ from detectors.protocol import Attribution, Direction, DriftScore
 _SUSPICION_LEVEL: Final = 1e-3
 _MIN_BLOCKS: Final = 2
 _DIRECTION_Z: Final = 2.0
-_TAIL_DIRECTION_Z: Final = 3.0
-_MIN_TAIL_SAMPLES: Final = 200
-"""A P99 of fewer samples is nearly their maximum: no measure of a slowdown."""
+_CONFIDENCE_Z: Final = 1.645
+"""Of the lower limit of a quantile, one-sided 95 %."""
+_MIN_QUIET_PANES: Final = 6
+_QUIET_GAPS: Final = 8.0
+"""A stream is quiet after so many of its mean gaps between samples."""
 
 
 @dataclass(slots=True)
@@ -119,10 +122,9 @@ class KlDetector:
         self._min_kl_nats = min_kl_nats
         self._adopt_after_s = adopt_after_s
         self._yardsticks: WeakKeyDictionary[Baseline, Yardstick] = WeakKeyDictionary()
-        # Three statistics are asked in every window, so each gets a third of the false alarms.
-        self._level = min(
-            _SUSPICION_LEVEL, 1.0 / 3.0 * window_panes * pane_s / false_alarm_interval_s
-        )
+        # Four statistics are asked in every window, so each gets a quarter of the false alarms.
+        share_s = window_panes * pane_s / 4.0
+        self._level = min(_SUSPICION_LEVEL, share_s / false_alarm_interval_s)
 
     def initial(self) -> KlState:
         return KlState(warmup_panes=self._warmup_panes)
@@ -145,6 +147,10 @@ class KlDetector:
                 f"the window has {n} of {self._window_samples} samples, "
                 f"{len(state.window)} of {self._window_panes} panes"
             )
+            return [_insufficient(end_s, window.sparse, why)]
+        quiet = _quiet_panes(state.window)
+        if quiet > max(_MIN_QUIET_PANES, _QUIET_GAPS * len(state.window) / n):
+            why = f"no sample in the last {quiet} panes"
             return [_insufficient(end_s, window.sparse, why)]
         reference = self._yardstick(state.baseline)
         compared = compare(reference, state.baseline.dispersions, window)
@@ -257,9 +263,9 @@ class KlDetector:
         workload = self._exceeds(usual.workload, compared.workload, self._level)
         expected = expected_quantiles(reference, window.sparse if workload else None)
         now = quantiles(window.latency, *QUANTILES)
-        # A P99 of few samples is nearly their maximum.
-        levels = len(QUANTILES) - (compared.n < _MIN_TAIL_SAMPLES)
-        ratios = [q / e for q, e in zip(now[:levels], expected[:levels], strict=True)]
+        surely = quantiles(window.latency, *(_lower_limit(q, compared.n) for q in QUANTILES))
+        ratios = [now[0] / expected[0]]
+        ratios.extend(q / e for q, e in zip(surely[1:], expected[1:], strict=True))
         return DriftScore(
             end_s=end_s,
             samples=round(compared.n),
@@ -271,7 +277,7 @@ class KlDetector:
             p99_s=now[-1],
             expected_p99_s=expected[-1],
             slowdown=max(ratios) - 1.0,
-            direction=_direction(compared),
+            direction=_direction(usual, compared),
             attribution=_attribution(compared, service=service, latency=latency, workload=workload),
             evidence={
                 **_evidence(compared, baseline),
@@ -282,17 +288,34 @@ class KlDetector:
 
     def _finds(self, usual: Dispersions, compared: Comparison, level: float) -> tuple[bool, bool]:
         """Return whether the service has changed, and whether latency alone has."""
-        service = self._exceeds(usual.service, compared.service, level)
-        body = self._exceeds(usual.body, compared.body, level)
-        return service or body, self._exceeds(usual.latency, compared.latency, level)
+        service = (
+            self._exceeds(usual.service, compared.service, level)
+            or self._exceeds(usual.body, compared.body, level)
+            or self._exceeds(usual.tail, compared.tail, level)
+        )
+        return service, self._exceeds(usual.latency, compared.latency, level)
 
     def _exceeds(self, usual: Dispersion, statistic: Statistic, level: float) -> bool:
         return statistic.kl_nats >= self._min_kl_nats and usual.exceeds(statistic, level)
 
 
-def _direction(compared: Comparison) -> Direction:
+def _quiet_panes(window: list[SparseCounts]) -> int:
+    """Return how many of the newest panes hold nothing."""
+    return next((n for n, pane in enumerate(reversed(window)) if pane.cells.size), len(window))
+
+
+def _lower_limit(level: float, n: float) -> float:
+    """Return the level at which the sample quantile is surely below the true one.
+
+    A P99 of few samples is nearly their maximum, which says little of how slow the tail has become.
+    """
+    return max(0.0, level - _CONFIDENCE_Z * math.sqrt(level * (1.0 - level) / n))
+
+
+def _direction(usual: Dispersions, compared: Comparison) -> Direction:
     """Return where the distribution went; a slower tail outweighs a faster body."""
-    if compared.tail_z > _TAIL_DIRECTION_Z or compared.body_z > _DIRECTION_Z:
+    heavier = usual.tail.exceeds(compared.tail, _SUSPICION_LEVEL)
+    if heavier or compared.body_z > _DIRECTION_Z:
         return "slower"
     return "faster" if compared.body_z < -_DIRECTION_Z else "none"
 
@@ -302,10 +325,11 @@ def _attribution(
 ) -> Attribution:
     if not (service or latency):
         return "none"
+    mostly_workload = compared.workload.kl_nats > compared.service.kl_nats
+    if not service:
+        return "workload" if workload or mostly_workload else "service"
     if not workload:
         return "service"
-    if not service:
-        return "workload"
     mostly_service = compared.service.kl_nats > 2.0 * compared.workload.kl_nats
     return "service" if mostly_service else "mixed"
 
@@ -316,8 +340,8 @@ def _evidence(compared: Comparison, baseline: Baseline) -> dict[str, float]:
         "inflation": baseline.dispersions.service.inflation,
         "latency_nats": compared.latency.kl_nats,
         "body_z": compared.body_z,
-        "tail_z": compared.tail_z,
         "tail_share": compared.tail_share,
+        "expected_tail_share": compared.expected_tail_share,
     }
 
 

@@ -10,11 +10,11 @@ from typing import Any, ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from detectors.histogram import N_BINS, SparseCounts, add_up, bin_index
+from detectors.histogram import N_BINS, SparseCounts, bin_index
 from detectors.strata import N_STRATA, stratum_index
 
 N_CELLS: Final = N_STRATA * N_BINS
-"""Cells of a stratified histogram: stratum times bin."""
+"""Cells of a stratified histogram: stratum times bin. They fit 16 bits."""
 
 _COMPACT_AT: Final = 16_384
 
@@ -55,7 +55,7 @@ class HistogramPane:
         if self._loose:
             binned = self._binned()
             self.samples += int(binned.size) - self._n_loose
-            fresh = SparseCounts.of_cells(binned, N_CELLS)
+            fresh = SparseCounts.of_cells(binned)
             self._counts = self._counts.plus(fresh) if self._counts.cells.size else fresh
             self._loose.clear()
             self._n_loose = 0
@@ -75,8 +75,7 @@ class HistogramPane:
         return cells if measured.all() else cells[measured]
 
     def merge(self, *others: HistogramPane) -> None:
-        together = add_up([self.counts(), *(other.counts() for other in others)], N_CELLS)
-        self._counts = SparseCounts.of_dense(together)
+        self._counts = SparseCounts.sum_of([self.counts(), *(other.counts() for other in others)])
         self.samples += sum(other.samples for other in others)
 
     def snapshot(self) -> SparseCounts:

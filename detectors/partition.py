@@ -1,10 +1,10 @@
 """The bins in which current and reference are compared: few, at the reference's quantiles.
 
-A fine histogram has thousands of cells; a window of a hundred samples cannot fill them. Every
-workload stratum that the reference knows is a group of its own; within it the bins' edges are the
-reference's own quantiles, as many as a window can fill, finer in the tail where regressions hide.
-Strata that the reference hardly knows are one bin each run: what arrives there is a change of the
-workload, and nothing can be said of the service.
+A fine histogram has thousands of cells; a window of a hundred samples cannot fill them. A workload
+stratum that a window can fill is a group of its own, and smaller neighbours are joined; within a
+group the bins' edges are the reference's own quantiles, as many as a window can fill, finer in the
+tail where regressions hide. Strata that the reference hardly knows are one bin: what arrives there
+is a change of the workload, and nothing can be said of the service.
 """
 
 from __future__ import annotations
@@ -24,6 +24,9 @@ MIN_KNOWN_SAMPLES: Final = 30
 """A stratum of which the reference has fewer samples is unknown to it."""
 
 _SAMPLES_A_BIN: Final = 6.0
+_SAMPLES_A_GROUP: Final = 24.0
+_WIDEST_GROUP: Final = 4
+"""Strata, two an octave: within more than a factor of four like is not compared with like."""
 _HEAVY: Final = 0.1
 """A fine bin with a larger share gets both of its edges: equal values are a mode, not a gap."""
 _LEVELS: Final = (
@@ -37,18 +40,26 @@ class Partition:
     """Fine cells cut into coarse bins, group after group.
 
     Attributes:
-        bin_starts: First fine cell of each coarse bin, ascending from 0, shape ``(n_bins,)``.
+        group_of_stratum: The group of each stratum, ascending, shape ``(N_STRATA,)``.
+        bin_starts: First bin of each coarse bin, counted ``N_BINS`` a group, ascending from 0.
         group_starts: First coarse bin of each group, ascending from 0, shape ``(n_groups,)``.
         group_sizes: Coarse bins of each group.
     """
 
+    group_of_stratum: NDArray[np.int64]
     bin_starts: NDArray[np.int64]
     group_starts: NDArray[np.int64]
     group_sizes: NDArray[np.int64]
 
+    def groups(self, cells: NDArray[np.integer]) -> NDArray[np.int64]:
+        """Return the group of each fine cell."""
+        groups: NDArray[np.int64] = self.group_of_stratum[cells // N_BINS]
+        return groups
+
     def coarse(self, cells: NDArray[np.integer], counts: NDArray[np.number]) -> Floats:
         """Return the counts of each coarse bin, shape ``(n_bins,)``, of sparse fine counts."""
-        bins = np.searchsorted(self.bin_starts, cells, side="right") - 1
+        places = self.groups(cells) * N_BINS + cells % N_BINS
+        bins = np.searchsorted(self.bin_starts, places, side="right") - 1
         total = np.bincount(bins, weights=counts, minlength=self.bin_starts.size)
         return total.astype(np.float64, copy=False)
 
@@ -61,37 +72,62 @@ def partition_by_workload(reference: SparseCounts, window_samples: float) -> Par
         window_samples: Samples that a current window is expected to hold.
     """
     scale = window_samples / reference.total
+    by_stratum = np.bincount(
+        reference.cells // N_BINS, weights=reference.counts, minlength=N_STRATA
+    )
+    group_of_stratum = _group(by_stratum, by_stratum * scale)
     bin_starts: list[int] = []
     group_starts: list[int] = []
-    known_before = True
-    for stratum in range(N_STRATA):
-        first = stratum * N_BINS
-        counts = _dense(reference, first)
+    groups = group_of_stratum[reference.cells // N_BINS]
+    for group in range(int(group_of_stratum[-1]) + 1):
+        mine = groups == group
+        counts = np.bincount(
+            reference.cells[mine] % N_BINS, weights=reference.counts[mine], minlength=N_BINS
+        )
         known = counts.sum() >= MIN_KNOWN_SAMPLES
-        if stratum and not known and not known_before:
-            continue
-        group_starts.append(len(bin_starts))
         n_bins = int(counts.sum() * scale / _SAMPLES_A_BIN) if known else 1
-        bin_starts.extend(first + edge for edge in _edges(counts, n_bins))
-        known_before = bool(known)
-    sizes = np.diff([*group_starts, len(bin_starts)])
-    return Partition(np.array(bin_starts), np.array(group_starts), sizes)
+        group_starts.append(len(bin_starts))
+        bin_starts.extend(group * N_BINS + edge for edge in _edges(counts, n_bins))
+    return _partition(group_of_stratum, bin_starts, group_starts)
 
 
 def partition_of_latency(latency: Floats, window_samples: float) -> Partition:
     """Return a partition of latency alone; ``latency`` has shape ``(N_BINS,)``."""
     edges = _edges(latency, int(window_samples / _SAMPLES_A_BIN))
-    return Partition(np.array(edges), np.array([0]), np.array([len(edges)]))
+    return _partition(np.zeros(N_STRATA, np.int64), edges, [0])
 
 
-def _dense(sparse: SparseCounts, first: int) -> Floats:
-    begin, end = np.searchsorted(sparse.cells, [first, first + N_BINS])
-    dense = np.zeros(N_BINS)
-    dense[sparse.cells[begin:end].astype(np.int64) - first] = sparse.counts[begin:end]
-    return dense
+def _partition(
+    group_of_stratum: NDArray[np.int64], bin_starts: list[int], group_starts: list[int]
+) -> Partition:
+    return Partition(
+        group_of_stratum=group_of_stratum,
+        bin_starts=np.array(bin_starts),
+        group_starts=np.array(group_starts),
+        group_sizes=np.diff([*group_starts, len(bin_starts)]),
+    )
 
 
-def _edges(counts: Floats, n_bins: int) -> list[int]:
+def _group(known: NDArray[np.number], expected: NDArray[np.number]) -> NDArray[np.int64]:
+    """Return the group of each stratum.
+
+    Neighbouring strata are joined until a window can be expected to fill the group, but never what
+    the reference knows with what it does not.
+    """
+    groups = np.zeros(N_STRATA, np.int64)
+    first, held = 0, float(expected[0])
+    for stratum in range(1, N_STRATA):
+        is_known, was_known = (known[[stratum, stratum - 1]] >= MIN_KNOWN_SAMPLES).tolist()
+        wide = stratum - first >= _WIDEST_GROUP
+        full = is_known and (held >= _SAMPLES_A_GROUP or wide)
+        starts = is_known != was_known or full
+        groups[stratum] = groups[stratum - 1] + starts
+        first, held = (stratum, 0.0) if starts else (first, held)
+        held += float(expected[stratum])
+    return groups
+
+
+def _edges(counts: NDArray[np.number], n_bins: int) -> list[int]:
     """Return the first fine bin of each of about ``n_bins`` bins; always 0 first."""
     levels = np.array(sorted(_LEVELS[: max(0, n_bins - 1)]))
     total = counts.sum()

@@ -260,7 +260,12 @@ BAD_SETTINGS = {
     "unknown preset": ("preset: clever", "preset", "'clever'", "'page_hinkley'"),
     "unknown field": ("alerts: {pendings: 3}", "alerts.pendings", "unknown", "pending_s"),
     "unknown section": ("alarms: {}", "alarms", "unknown", "alerts"),
-    "no stratum": ("signals: {a: {workload_base: 3}}", "signals.a", "workload_base=3", "2, 8, 32"),
+    "no stratum": (
+        "signals: {a: {workload_base: 3}}",
+        "signals.a",
+        "workload_base=3",
+        "a power of 2",
+    ),
 }
 
 

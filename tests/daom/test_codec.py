@@ -58,7 +58,7 @@ def batches(draw):
         start_s=min(lasts),
         end_s=end_s,
         requests=requests,
-        gauges=draw(st.dictionaries(words, st.floats(0.0, 1e300), max_size=3)),
+        gauges=draw(st.dictionaries(words, st.floats(0.0, 1e30), max_size=3)),
         logged_s=draw(st.none() | st.floats(0.0, 4e9)),
     )
 

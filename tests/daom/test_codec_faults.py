@@ -108,7 +108,7 @@ REFUSED = [
     (GOOD, "start_s", T0 + 1.0, "time_out_of_range", "start_s", f"{T0 + 1.0}", f"end_s {T0 + 0.5}"),
     (GOOD, "logged_s", -1.0, "negative", "logged_s", "-1.0", "from 0 to"),
     (GOOD, "requests", [1], "wrong_type", "requests", "[1]", "a map"),
-    (GOOD, "requests", TOO_MANY, "too_large", "requests", "65 columns", "at most 64"),
+    (GOOD, "requests", TOO_MANY, "too_large", "requests", "65 names", "at most 64"),
     (GOOD, "requests.ttft_s", 0.1, "wrong_type", "requests.ttft_s", "0.1", "a list of numbers"),
     (GOOD, "requests.ttft_s", [0.1, "x"], "wrong_type", "requests.ttft_s", "'x'", "a number"),
     (GOOD, "requests.ttft_s", [0.1, [2]], "wrong_type", "requests.ttft_s", "[2]", "a number"),

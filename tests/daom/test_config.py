@@ -142,7 +142,7 @@ BAD_FILES = {
         "signals: {a: {workload: w, workload_base: 100}}",
         "signals.a",
         "workload_base=100",
-        "2 times a power of 4",
+        "not a power of 2",
     ),
     "windows out of order": (
         "detector: {window_panes: 200}",

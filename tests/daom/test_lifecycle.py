@@ -94,12 +94,16 @@ STORIES = {
         [SLOW, SLOW, SLOW, *[UNKNOWN] * 20],
         ["pend", "pend", "fire", *[None] * 20],
     ),
-    "escalates once": (
-        [SLOW, SLOW, SLOW, CRITICAL, CRITICAL],
-        ["pend", "pend", "fire", "escalate", None],
+    "escalates once, when it has been worse for a minute": (
+        [SLOW, SLOW, SLOW, CRITICAL, CRITICAL, CRITICAL, CRITICAL],
+        ["pend", "pend", "fire", None, None, "escalate", None],
+    ),
+    "a moment that is worse is no escalation": (
+        [SLOW, SLOW, SLOW, CRITICAL, CRITICAL, SLOW, CRITICAL],
+        ["pend", "pend", "fire", *[None] * 4],
     ),
     "never de-escalates": (
-        [SLOW, SLOW, CRITICAL, SLOW, MILD],
+        [CRITICAL, CRITICAL, CRITICAL, SLOW, MILD],
         ["pend", "pend", "fire", None, None],
     ),
     "a burst that becomes a drift waits anew": (
@@ -173,3 +177,21 @@ def test_what_is_unknown_moves_nothing(conditions):
     due = zip(conditions, wishes_at(timed), strict=True)
 
     assert [wish for each, wish in due if each is not UNKNOWN] == wishes_at(known)
+
+
+@pytest.mark.parametrize(
+    ("severities", "fired_as"),
+    [
+        (["critical", "critical", "critical"], "critical"),
+        (["warning", "critical", "critical"], "critical"),
+        (["warning", "warning", "critical"], "warning"),
+        (["info", "info", "info"], "info"),
+    ],
+)
+def test_an_alert_fires_as_critical_only_if_half_its_wait_was(severities, fired_as):
+    alert_life = life()
+
+    for number, severity in enumerate(severities):
+        LIFECYCLE.advance(alert_life, condition(severity=severity), 30.0 * number)
+
+    assert alert_life.severity == fired_as

@@ -12,7 +12,6 @@ from detectors.histogram import (
     MANTISSA_BITS,
     N_BINS,
     SparseCounts,
-    add_up,
     bin_edges,
     bin_index,
     quantile,
@@ -24,6 +23,13 @@ WIDTH = 2.0**-MANTISSA_BITS
 inside = st.floats(LOWEST, 2.0**29, width=32)
 anything = st.floats(width=32, allow_nan=False)
 float32s = arrays(np.float32, st.integers(0, 200), elements=anything)
+
+
+def dense(sparse):
+    counts = np.zeros(N_BINS)
+    counts[sparse.cells] = sparse.counts
+    return counts
+
 
 ZOO = {
     "lognormal, narrow": lambda rng, n: rng.lognormal(-4.0, 0.1, n),
@@ -147,26 +153,42 @@ def test_bins_are_in_the_order_of_their_values(values):
 @FEW
 @given(parts=st.lists(float32s, max_size=5))
 def test_adding_histograms_equals_binning_all_values_together(parts):
-    apart = add_up([SparseCounts.of_dense(binned(part)) for part in parts], N_BINS)
+    apart = SparseCounts.sum_of([SparseCounts.of_cells(bin_index(part)) for part in parts])
     together = binned(np.concatenate([np.empty(0, np.float32), *parts]))
 
-    np.testing.assert_array_equal(together, apart)
+    np.testing.assert_array_equal(together, dense(apart))
 
 
 @FEW
 @given(values=float32s)
 def test_sparse_counts_hold_the_occupied_cells_and_nothing_else(values):
-    dense = binned(values)
-    sparse = SparseCounts.of_dense(dense)
+    sparse = SparseCounts.of_cells(bin_index(values))
 
-    np.testing.assert_array_equal(dense, add_up([sparse], N_BINS))
+    np.testing.assert_array_equal(binned(values), dense(sparse))
     assert sparse.total == values.size
     assert (sparse.counts > 0).all()
-    assert sparse.cells.dtype == np.uint16
-    assert sparse.counts.dtype == np.float32
+    assert sparse.cells.dtype == sparse.counts.dtype == np.uint16
+    assert (np.diff(sparse.cells.astype(int)) > 0).all()
+
+
+@FEW
+@given(one=float32s, other=float32s)
+def test_what_is_added_can_be_taken_away_again(one, other):
+    first, second = (SparseCounts.of_cells(bin_index(part)) for part in (one, other))
+    both = first.plus(second)
+
+    np.testing.assert_array_equal(dense(first) + dense(second), dense(both))
+    np.testing.assert_array_equal(dense(first), dense(both.minus(second)))
+
+
+def test_counts_beyond_sixteen_bits_are_kept():
+    sparse = SparseCounts.of_cells(np.zeros(70_000, np.int32))
+
+    assert sparse.counts.tolist() == [70_000.0]
 
 
 def test_a_histogram_of_nothing_adds_nothing():
     assert SparseCounts.empty().total == 0.0
-    np.testing.assert_array_equal(np.zeros(N_BINS), add_up([], N_BINS))
-    np.testing.assert_array_equal(np.zeros(N_BINS), add_up([SparseCounts.empty()], N_BINS))
+    nothing = SparseCounts.sum_of([SparseCounts.empty(), SparseCounts.empty()])
+
+    assert nothing.total == SparseCounts.sum_of([]).total == 0.0

@@ -98,7 +98,7 @@ def test_a_tail_that_explodes_while_the_body_stays_is_slower(seed):
 
     assert drifting(found)[-1] == len(found) - 1
     assert found[-1].direction == "slower"
-    assert found[-1].evidence["tail_z"] > 3.0
+    assert found[-1].evidence["tail_share"] > 2.0 * found[-1].evidence["expected_tail_share"]
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -24,11 +24,9 @@ def reference_of(rows_by_stratum, seed=0, sigma=0.5):
     for stratum, rows in enumerate(rows_by_stratum):
         values = rng.lognormal(stratum - 3.0, sigma, rows).astype(np.float32)
         dense[stratum] = np.bincount(bin_index(values), minlength=N_BINS)
-    return SparseCounts.of_dense(dense.ravel())
-
-
-def strata_of_groups(partition):
-    return (partition.bin_starts[partition.group_starts] // N_BINS).tolist()
+    cells = np.flatnonzero(dense)
+    counts = dense.ravel()[cells].astype(np.float32)
+    return SparseCounts(cells.astype(np.uint16), counts)
 
 
 references = st.builds(
@@ -44,37 +42,51 @@ windows = st.sampled_from([1.0, 12.0, 60.0, 300.0, 10_000.0])
 @given(reference=references, window=windows)
 def test_every_cell_is_covered_exactly_once(reference, window):
     partition = partition_by_workload(reference, window)
-    cells = np.arange(N_CELLS)
+    strata = np.bincount(partition.group_of_stratum)
+    n_groups = partition.group_starts.size
 
-    covered = partition.coarse(cells, np.ones(N_CELLS))
+    covered = partition.coarse(np.arange(N_CELLS), np.ones(N_CELLS))
 
-    widths = np.diff([*partition.bin_starts, N_CELLS])
-    np.testing.assert_array_equal(widths, covered)
+    widths = np.diff([*partition.bin_starts, n_groups * N_BINS])
+    np.testing.assert_array_equal(widths * np.repeat(strata, partition.group_sizes), covered)
     assert partition.coarse(*reference).sum() == reference.total
 
 
 @FEW
 @given(reference=references, window=windows)
-def test_every_group_begins_with_the_first_bin_of_a_stratum(reference, window):
+def test_every_group_begins_with_its_own_first_bin(reference, window):
     partition = partition_by_workload(reference, window)
+    n_groups = partition.group_starts.size
 
-    assert partition.group_starts[0] == partition.bin_starts[0] == 0
+    firsts = partition.bin_starts[partition.group_starts]
+    np.testing.assert_array_equal(np.arange(n_groups) * N_BINS, firsts)
     assert (np.diff(partition.bin_starts) > 0).all()
-    assert (partition.bin_starts[partition.group_starts] % N_BINS == 0).all()
+    assert set(np.diff(partition.group_of_stratum).tolist()) <= {0, 1}
     assert partition.group_sizes.sum() == partition.bin_starts.size
 
 
-def test_every_stratum_that_the_reference_knows_is_a_group_of_its_own():
-    partition = partition_by_workload(reference_of([1_000, 40, 1_000, 50, 60, 70]), 300.0)
+def groups(*rows_by_stratum, window=300.0):
+    partition = partition_by_workload(reference_of(rows_by_stratum), window)
+    return partition.group_of_stratum.tolist()[: len(rows_by_stratum)]
 
-    assert strata_of_groups(partition) == [0, 1, 2, 3, 4, 5]
+
+def test_strata_that_a_window_can_fill_stay_apart():
+    assert groups(1_000, 1_000, 1_000) == [0, 1, 2]
 
 
-def test_neighbouring_strata_that_it_hardly_knows_are_one_bin_together():
+def test_neighbours_that_a_window_cannot_fill_are_joined():
+    assert groups(100, 100, 100, 100, 100, window=60.0) == [0, 0, 1, 1, 2]
+
+
+def test_no_group_is_wider_than_two_octaves():
+    assert groups(40, 40, 40, 40, 40, 4_000) == [0, 0, 0, 0, 1, 1]
+
+
+def test_what_the_reference_hardly_knows_is_one_bin_apart_from_what_it_knows():
     few = MIN_KNOWN_SAMPLES - 1
-    partition = partition_by_workload(reference_of([1_000, few, 0, 1_000, 0, 0]), 300.0)
+    partition = partition_by_workload(reference_of([1_000, few, 0, 1_000]), 300.0)
 
-    assert strata_of_groups(partition) == [0, 1, 3, 4]
+    assert partition.group_of_stratum.tolist()[:5] == [0, 1, 1, 2, 3]
     assert partition.group_sizes[1] == partition.group_sizes[3] == 1
 
 
