@@ -21,7 +21,9 @@ def batches(
     """Yield ``count`` batches of 1,024 steps, one each ``batch_s`` of event time."""
     rng = np.random.default_rng(seed)
     values = rng.lognormal(-4.0, 0.3, (64, BATCH_ROWS)).astype(np.float32)
-    running = rng.integers(1, 200, (64, BATCH_ROWS)).astype(np.float32)
+    # The batch size of an engine moves slowly against its steps.
+    walk = np.cumsum(rng.normal(0.0, 0.2, 64 * BATCH_ROWS))
+    running = np.clip(100.0 + walk, 1.0, 256.0).round().astype(np.float32).reshape(64, BATCH_ROWS)
     for number in range(count):
         start_s = START_S + number * batch_s
         yield TelemetryBatch(

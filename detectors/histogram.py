@@ -31,6 +31,8 @@ LOWEST: Final = 2.0**_FIRST_EXPONENT
 HIGHEST: Final = 2.0 ** (_FIRST_EXPONENT + _OCTAVES)
 
 _MAX_UINT16: Final = 65_535
+_SORT_UP_TO: Final = 4_096
+"""More values are counted faster in a dense array, fewer by sorting."""
 _SHIFT: Final = 23 - MANTISSA_BITS
 _OFFSET: Final = (127 + _FIRST_EXPONENT) << MANTISSA_BITS
 
@@ -108,11 +110,17 @@ class SparseCounts(NamedTuple):
     @classmethod
     def of_cells(cls, cells: NDArray[np.integer]) -> Self:
         """Return the histogram of values that are in ``cells``."""
-        ordered = np.sort(cells.astype(np.uint16))
-        starts = _run_starts(ordered)
-        counts = np.diff(starts, append=ordered.size)
+        if cells.size > _SORT_UP_TO:
+            dense = np.bincount(cells)
+            # Of booleans, nonzero is several times faster.
+            occupied = np.flatnonzero(dense > 0).astype(np.uint16)
+            counts = dense[occupied]
+        else:
+            ordered = np.sort(cells.astype(np.uint16))
+            starts = _run_starts(ordered)
+            occupied, counts = ordered[starts], np.diff(starts, append=ordered.size)
         fits = not counts.size or counts.max() <= _MAX_UINT16
-        return cls(ordered[starts], counts.astype(np.uint16 if fits else np.float32))
+        return cls(occupied, counts.astype(np.uint16 if fits else np.float32))
 
     @classmethod
     def sum_of(cls, parts: Sequence[SparseCounts]) -> SparseCounts:

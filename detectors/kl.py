@@ -262,10 +262,10 @@ class KlDetector:
         service, latency = self._finds(usual, compared, self._level)
         workload = self._exceeds(usual.workload, compared.workload, self._level)
         expected = expected_quantiles(reference, window.sparse if workload else None)
-        now = quantiles(window.latency, *QUANTILES)
-        surely = quantiles(window.latency, *(_lower_limit(q, compared.n) for q in QUANTILES))
-        ratios = [now[0] / expected[0]]
-        ratios.extend(q / e for q, e in zip(surely[1:], expected[1:], strict=True))
+        lower = (_lower_limit(q, compared.n) for q in QUANTILES[1:])
+        *now, p90_s, p99_s = quantiles(window.latency, *QUANTILES, *lower)
+        surely = (now[0], p90_s, p99_s)
+        ratios = [q / e for q, e in zip(surely, expected, strict=True)]
         return DriftScore(
             end_s=end_s,
             samples=round(compared.n),
