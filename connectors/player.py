@@ -9,10 +9,11 @@ from typing import Final, NamedTuple
 
 import msgspec
 from aiokafka import AIOKafkaProducer
+from aiokafka.errors import KafkaError
 
 from connectors.recordings import Line, record_time_s
 from daom.codec import decode, encode_json
-from daom.errors import MalformedRecord
+from daom.errors import MalformedRecord, SinkRejected, SinkUnavailable
 from daom.events import ChangeEvent, Record, Table, TelemetryBatch
 
 _MAX_REQUEST_BYTES: Final = 16 * 2**20
@@ -48,7 +49,26 @@ async def play(
         speed: Event seconds a real second; None is as fast as Kafka takes it.
         shift_s: Added to every time in every record.
         on_progress: Called after each record.
+
+    Raises:
+        SinkUnavailable: If the broker went away for longer than a message can wait.
+        SinkRejected: If the broker refuses a record, such as one that is too long.
     """
+    try:
+        return await _play(lines, client, topic, speed, shift_s, on_progress)
+    except KafkaError as error:
+        kind = SinkUnavailable if error.retriable else SinkRejected
+        raise kind(f"{topic}: {error}") from error
+
+
+async def _play(
+    lines: Iterable[Line],
+    client: dict[str, object],
+    topic: str,
+    speed: float | None,
+    shift_s: float,
+    on_progress: Callable[[Played], None],
+) -> int:
     producer = AIOKafkaProducer(
         **client, acks="all", linger_ms=5, max_request_size=_MAX_REQUEST_BYTES
     )

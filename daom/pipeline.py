@@ -26,7 +26,7 @@ from daom.context import mean_shifts
 from daom.engine import EngineState, PaneGrid, take_rows
 from daom.event_time import CellClock, ClockState
 from daom.events import ChangeEvent, GpuSample, Output, Record, Series, TelemetryBatch, Tick
-from daom.lifecycle import Condition
+from daom.lifecycle import AlertLife, Condition
 from daom.root_cause import Evidence
 from daom.series import SeriesState, SignalSettings, judge
 from daom.suppression import Window
@@ -352,17 +352,12 @@ class Cell:
             )
             yield stall_condition(name, engine, now_s, settings.stalled_after_s)
         yield cell
-        for life in list(state.desk.lives.values()):
+        signals = {signal.name for signal in settings.signals}
+        for life in state.desk.lives.values():
             if life.engine is not None and life.engine not in state.engines:
-                yield Condition(
-                    name=life.name,
-                    engine=life.engine,
-                    signal=life.signal,
-                    active=False,
-                    clear=True,
-                    severity=life.severity,
-                    annotations={"summary": f"engine {life.engine} was stopped, or is long gone"},
-                )
+                yield _ended(life, f"engine {life.engine} was stopped, or is long gone")
+            elif life.signal is not None and life.signal not in signals:
+                yield _ended(life, f"{life.signal} is no longer monitored")
 
     def _evidence(self, condition: Condition, onset_s: float) -> Evidence:
         engines = self.state.engines
@@ -384,3 +379,16 @@ class Cell:
                 life.drifting for life in lives if life.engine and life.signal == condition.signal
             ),
         )
+
+
+def _ended(life: AlertLife, why: str) -> Condition:
+    """Return the condition of an alert whose subject is gone."""
+    return Condition(
+        name=life.name,
+        engine=life.engine,
+        signal=life.signal,
+        active=False,
+        clear=True,
+        severity=life.severity,
+        annotations={"summary": why},
+    )

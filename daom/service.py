@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 import tempfile
+import threading
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack, aclosing, suppress
@@ -14,13 +16,16 @@ from typing import Any, Final
 
 from connectors.kafka import describe_topics, read_topic, wait_for_broker
 from daom.config import Config
-from daom.errors import ConfigError, MissingExtra
+from daom.errors import ConfigError, DaomError, MissingExtra
 from daom.logs import LOGGING
 from daom.presets import cell_settings
 from daom.topics import Topics
 
 _LOGGER: Final = logging.getLogger(__name__)
 _BROKER_WAIT_S: Final = 300.0
+_STOP_WITHIN_S: Final = 25.0
+"""Less than the 30 s after which orchestrators kill."""
+_EXIT_NOT_SAVED: Final = 3
 
 
 def run_worker(config: Config) -> None:
@@ -37,18 +42,23 @@ def run_worker(config: Config) -> None:
         raise MissingExtra(f"daom worker needs {error.name}: pip install 'daom[worker]'") from error
     partitions = asyncio.run(_telemetry_partitions(config))
     with tempfile.TemporaryDirectory(prefix="daom-worker-") as data_dir:
-        app = _app(config, partitions, Path(data_dir))
+        failures: list[DaomError] = []
+        app = _app(config, partitions, Path(data_dir), failures)
         # INFO only to be without Faust's spinner: what is logged is for the configuration to say.
         worker = faust.Worker(
             app, loglevel="INFO", quiet=True, redirect_stdouts=False, logging_config=LOGGING
         )
-        worker.execute_from_commandline()
+        try:
+            worker.execute_from_commandline()
+        finally:
+            if failures:
+                raise failures[0]
 
 
-def _app(config: Config, partitions: int, data_dir: Path) -> Any:
+def _app(config: Config, partitions: int, data_dir: Path, failures: list[DaomError]) -> Any:
     from prometheus_client import CollectorRegistry, start_http_server  # noqa: PLC0415
 
-    from streams.app import add_fold_agent, make_app, producer_send  # noqa: PLC0415
+    from streams.app import FoldAgent, make_app, producer_send  # noqa: PLC0415
     from streams.metrics import WorkerMetrics  # noqa: PLC0415
     from streams.owner import Owner, Ports  # noqa: PLC0415
 
@@ -63,10 +73,32 @@ def _app(config: Config, partitions: int, data_dir: Path) -> Any:
         max_message_bytes=config.worker.max_message_bytes,
         tick_after_s=config.time.tick_after_s,
     )
-    add_fold_agent(app, owner, config)
+
+    def fail(error: DaomError) -> None:
+        failures.append(error)
+        owner.give_up(error)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    FoldAgent(app, owner, config, on_failure=fail, on_stopping=_stop_in_time)
     if config.worker.metrics_port:
         start_http_server(config.worker.metrics_port, config.worker.metrics_host, registry)
     return app
+
+
+def _stop_in_time() -> None:
+    """End the process if the stop does not: Kafka is away, and nothing can be saved or left."""
+
+    def end() -> None:
+        _LOGGER.error(
+            "could not save and leave within %.0f s; the next owner goes on from the last "
+            "checkpoint, and nothing is lost",
+            _STOP_WITHIN_S,
+        )
+        os._exit(_EXIT_NOT_SAVED)
+
+    timer = threading.Timer(_STOP_WITHIN_S, end)
+    timer.daemon = True
+    timer.start()
 
 
 def _reader(config: Config) -> Any:

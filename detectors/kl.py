@@ -112,6 +112,7 @@ class KlDetector:
                 "each is compared with the others"
             )
         self._strata_base = strata_base
+        self.kind = f"kl with strata from {strata_base}"
         self._window_panes = window_panes
         self._window_samples = window_samples
         self._max_window_panes = max_window_panes

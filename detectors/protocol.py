@@ -89,9 +89,13 @@ class Detector(Protocol[State]):
     """Scores how far a series has moved.
 
     Deterministic: no clock, no I/O, no randomness that is not seeded by its own settings.
+
+    Attributes:
+        kind: What a state depends on, in words: a state of another kind cannot be gone on from.
     """
 
     state_type: type[State]
+    kind: str
 
     def initial(self) -> State:
         """Return the state of a series that has seen nothing."""

@@ -217,6 +217,7 @@ class RiverDetector:
                 f"warmup_samples and hold_s must be 0 or more, got {warmup_samples} and {hold_s}"
             )
         self._make: Kind = make
+        self.kind = f"river {make}"
         self._seed = seed
         self._warmup_samples = warmup_samples
         self._hold_s = hold_s

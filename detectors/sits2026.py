@@ -111,6 +111,7 @@ class Sits2026Detector:
     """
 
     state_type = Sits2026State
+    kind = "sits2026"
 
     def initial(self) -> Sits2026State:
         return Sits2026State()

@@ -7,8 +7,9 @@ producer are; tables, windows, ``take`` and codecs are not, because they cannot 
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,6 +17,7 @@ import faust
 from faust.types import TP
 
 from daom.config import Config
+from daom.errors import DaomError
 from daom.topics import Topics
 from streams.owner import Headers, Owner, Send
 from streams.partition import LogRecord
@@ -76,38 +78,72 @@ def producer_send(app: faust.App) -> Send:
     return send
 
 
-def add_fold_agent(app: faust.App, owner: Owner, config: Config) -> None:
-    """Give the telemetry topic to ``owner``: records, rebalances, checkpoints, ticks, the stop."""
-    topics = Topics(config.kafka.topic_prefix)
-    telemetry = app.topic(topics.telemetry, value_type=bytes, key_type=bytes)
+class FoldAgent:
+    """Gives the telemetry topic to an owner: records, rebalances, checkpoints, ticks, the stop.
 
-    async def fold(stream: Any) -> None:
+    Args:
+        app: A Faust app that has not started.
+        owner: What folds, publishes and saves.
+        config: Names and intervals.
+        on_failure: Told of an error that the operator must decide on, such as a checkpoint that
+            cannot be read; it must end the process, which goes no further.
+        on_stopping: Told that the worker has begun to stop.
+    """
+
+    def __init__(
+        self,
+        app: faust.App,
+        owner: Owner,
+        config: Config,
+        on_failure: Callable[[DaomError], None],
+        on_stopping: Callable[[], None],
+    ) -> None:
+        self._app = app
+        self._owner = owner
+        self._group = config.kafka.group
+        self._telemetry = Topics(config.kafka.topic_prefix).telemetry
+        self._on_failure = on_failure
+        self._on_stopping = on_stopping
+        telemetry = app.topic(self._telemetry, value_type=bytes, key_type=bytes)
+        app.agent(telemetry, name="daom.fold")(self._fold)
+        app.on_partitions_assigned.connect(self._assigned)
+        app.on_partitions_revoked.connect(self._save_and_commit)
+        app.on_before_shutdown.connect(self._stop)
+        app.timer(config.worker.checkpoint_s)(self._checkpoint)
+        app.timer(_TICK_EVERY_S)(self._tick)
+
+    async def _fold(self, stream: Any) -> None:
         async for event in stream.noack().events():
             message = event.message
             record = LogRecord(message.offset, message.key, message.value, message.timestamp)
             # Kept until the next checkpoint, so without its payload.
             message.value = None
-            await owner.take(message.partition, record, event.ack)
+            await self._guarded(self._owner.take(message.partition, record, event.ack))
 
-    async def assigned(_: faust.App, assigned: set[TP], **__: object) -> None:
-        owned = sorted(tp.partition for tp in assigned if tp.topic == topics.telemetry)
-        _LOGGER.info("group %s: this worker owns partitions %s", config.kafka.group, owned)
-        await owner.own(owned)
+    async def _assigned(self, _: faust.App, assigned: set[TP], **__: object) -> None:
+        owned = sorted(tp.partition for tp in assigned if tp.topic == self._telemetry)
+        _LOGGER.info("group %s: this worker owns partitions %s", self._group, owned)
+        await self._guarded(self._owner.own(owned))
 
-    async def save_and_commit(*_: object, **__: object) -> None:
-        await owner.save()
-        await app.consumer.commit()
+    async def _guarded(self, work: Awaitable[None]) -> None:
+        try:
+            await work
+        except DaomError as error:
+            self._on_failure(error)
+            await asyncio.Event().wait()
 
-    # Faust hands the app to a method, but not to a function without parameters.
-    async def checkpoint() -> None:
-        await owner.save()
+    async def _save_and_commit(self, *_: object, **__: object) -> None:
+        await self._owner.save()
+        await self._app.consumer.commit()
 
-    async def tick() -> None:
-        await owner.tick()
+    async def _stop(self, *_: object, **__: object) -> None:
+        self._on_stopping()
+        await self._save_and_commit()
 
-    app.agent(telemetry, name="daom.fold")(fold)
-    app.on_partitions_assigned.connect(assigned)
-    app.on_partitions_revoked.connect(save_and_commit)
-    app.on_before_shutdown.connect(save_and_commit)
-    app.timer(config.worker.checkpoint_s)(checkpoint)
-    app.timer(_TICK_EVERY_S)(tick)
+    # Faust hands the app to a timer that is a method.
+
+    async def _checkpoint(self, _: faust.App) -> None:
+        await self._owner.save()
+
+    async def _tick(self, _: faust.App) -> None:
+        await self._owner.tick()

@@ -31,13 +31,13 @@ class Checkpoint(msgspec.Struct, kw_only=True):
 
     Attributes:
         offset: The next offset of its partition: everything before it is in ``state``.
-        detectors: The detector of each signal, for which the state was made.
+        judged_by: How each signal was judged, as far as the state depends on it.
     """
 
     cell: str
     model: str
     offset: int
-    detectors: dict[str, str]
+    judged_by: dict[str, str]
     state: CellState
 
 
@@ -72,9 +72,13 @@ def decode_marker(value: bytes) -> Marker:
         raise CheckpointError(f"not a marker: {error}") from error
 
 
-def detectors_of(settings: CellSettings) -> dict[str, str]:
-    """Return the name of each signal's detector: what a state depends on."""
-    return {signal.name: type(signal.detector).__name__ for signal in settings.signals}
+def judged_by(settings: CellSettings) -> dict[str, str]:
+    """Return how each signal is judged, as far as a state depends on it."""
+    return {
+        signal.name: f"{signal.detector.kind} over {signal.table}.{signal.column} by "
+        f"{signal.workload}, panes of {settings.pane_s:g} s"
+        for signal in settings.signals
+    }
 
 
 def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
@@ -135,14 +139,14 @@ def _live(wanted: Any, value: Any) -> object:
 
 def _revive(checkpoint: Checkpoint, settings: CellSettings) -> None:
     """Turn the plain data of detectors and panes, whose types the settings know, into objects."""
-    known = detectors_of(settings)
+    known = judged_by(settings)
     signals = {signal.name: signal for signal in settings.signals}
     for name, series in _all_series(checkpoint.state):
-        written = checkpoint.detectors.get(name)
+        written = checkpoint.judged_by.get(name)
         if name in known and written != known[name]:
             raise CheckpointError(
                 f"cell {checkpoint.cell}: signal {name} was judged by {written}, "
-                f"and is now by {known[name]}; refold from the log to change it"
+                f"and is now by {known[name]}; a new kafka.topic_prefix begins anew"
             )
         if name in signals:
             _revive_series(series, signals[name])

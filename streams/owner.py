@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from daom.codec import encode_json, encode_output
-from daom.errors import CheckpointError, MalformedRecord, SourceError
+from daom.errors import CheckpointError, MalformedRecord, SinkUnavailable, SourceError
 from daom.events import Source, Tick
 from daom.fold import Fold
 from daom.pipeline import CellSettings
@@ -111,24 +111,26 @@ class Owner:
         self._tick_after_s = tick_after_s
         self._held: dict[int, _Held] = {}
         self._in_flight: list[Awaitable[object]] = []
-        self._loading = asyncio.Lock()
+        self._failure: BaseException | None = None
+        # One thing at a time: a checkpoint between two outputs of a record would lose the second.
+        self._turn = asyncio.Lock()
 
     # Partitions come and go
 
     async def own(self, partitions: Iterable[int]) -> None:
         """Own exactly ``partitions`` from now on: forget the others, load the new ones."""
         wanted = set(partitions)
-        for number in self._held.keys() - wanted:
-            del self._held[number]
-        for number in sorted(wanted):
-            await self._hold(number)
+        async with self._turn:
+            for number in self._held.keys() - wanted:
+                del self._held[number]
+            for number in sorted(wanted):
+                await self._hold(number)
 
     async def _hold(self, number: int) -> _Held:
-        async with self._loading:
-            held = self._held.get(number)
-            if held is None:
-                held = self._held[number] = _Held(await self._load(number))
-            return held
+        held = self._held.get(number)
+        if held is None:
+            held = self._held[number] = _Held(await self._load(number))
+        return held
 
     async def _load(self, number: int) -> PartitionFold:
         fold = PartitionFold(
@@ -145,8 +147,7 @@ class Owner:
             raise CheckpointError(
                 f"{self._topics.telemetry} has {self._partitions} partitions, but partition "
                 f"{number} was saved when it had {marker.partitions}, and cells have moved since. "
-                f"Drain and delete {self._topics.checkpoints}, or use another group and prefix: "
-                "either way the cells are refolded from the log"
+                "Let the workers drain it, then go on with new topics: another kafka.topic_prefix"
             )
         checkpoints = [self._decode(key, value) for key, value in saved.items()]
         fold.restore(marker, checkpoints, self._ports.clock())
@@ -165,11 +166,12 @@ class Owner:
 
     async def take(self, number: int, record: LogRecord, acknowledge: Callable[[], None]) -> None:
         """Fold one record of partition ``number`` in, and publish what it made due."""
-        held = self._held.get(number) or await self._hold(number)
-        if record.offset > held.fold.position:
-            await self._fill_gap(held.fold, record.offset)
-        await self._fold(held.fold, record)
-        held.acknowledge.append(acknowledge)
+        async with self._turn:
+            held = await self._hold(number)
+            if record.offset > held.fold.position:
+                await self._fill_gap(held.fold, record.offset)
+            await self._fold(held.fold, record)
+            held.acknowledge.append(acknowledge)
 
     async def _fill_gap(self, fold: PartitionFold, until: int) -> None:
         """Read what lies between the fold's position and ``until`` from the log itself."""
@@ -226,56 +228,87 @@ class Owner:
         partition: int | None,
         headers: Headers,
     ) -> None:
-        self._in_flight.append(await self._ports.send(topic, key, value, partition, headers))
-        if len(self._in_flight) >= _MAX_IN_FLIGHT:
-            await self._arrive()
+        if self._failure is not None:
+            raise self._failure
+        try:
+            self._in_flight.append(await self._ports.send(topic, key, value, partition, headers))
+            if len(self._in_flight) >= _MAX_IN_FLIGHT:
+                await self._arrive()
+        except BaseException as error:
+            self._failure = self._failure or error
+            raise
 
     async def _arrive(self) -> None:
-        """Wait until everything sent has arrived; raise if anything has not."""
-        in_flight, self._in_flight = self._in_flight, []
-        await asyncio.gather(*in_flight)
+        """Wait until everything sent has arrived; after a failure nothing is ever saved again."""
+        if self._failure is not None:
+            raise self._failure
+        try:
+            await asyncio.gather(*self._in_flight)
+        except BaseException as error:
+            self._failure = error
+            raise
+        self._in_flight.clear()
 
     # State goes out
 
+    def give_up(self, error: BaseException) -> None:
+        """Save nothing from now on: ``error`` leaves the operator to decide."""
+        self._failure = self._failure or error
+
     async def save(self, partitions: Sequence[int] | None = None) -> None:
         """Checkpoint the cells that have moved, of all partitions or of some; then acknowledge."""
-        for number in sorted(self._held) if partitions is None else partitions:
-            held = self._held.get(number)
-            if held is not None and held.acknowledge:
-                await self._save(held)
+        async with self._turn:
+            for number in sorted(self._held) if partitions is None else partitions:
+                held = self._held.get(number)
+                if held is not None and held.acknowledge:
+                    await self._save(held)
 
     async def _save(self, held: _Held) -> None:
-        # No await until all is taken: it must be the state of one moment.
-        acknowledge, held.acknowledge = held.acknowledge, []
-        checkpoints = held.fold.unsaved(self._settings)
-        marker = encode_marker(held.fold.marker())
         number, topic = held.fold.number, self._topics.checkpoints
         await self._arrive()
-        for cell, value in checkpoints:
+        for cell, value in held.fold.unsaved(self._settings):
             await self._send(topic, cell.encode(), value, number, [("schema", b"Checkpoint/1")])
         await self._arrive()
+        marker = encode_marker(held.fold.marker())
         await self._send(topic, MARKER_KEY, marker, number, [("schema", b"Marker/1")])
         await self._arrive()
-        for release in acknowledge:
+        held.fold.saved()
+        for release in held.acknowledge:
             release()
+        held.acknowledge.clear()
         self._metrics.saved(held.fold)
 
     async def tick(self) -> None:
         """Append a Tick for every cell that has been silent for too long, by real time."""
-        now_s = self._ports.clock()
-        for held in list(self._held.values()):
-            for name, known in held.fold.progress.items():
-                silent_s = now_s - known.heard_s
-                cell = held.fold.fold.cells[name]
-                event_s = cell.state.clock.now_s
-                if silent_s < self._tick_after_s or event_s is None:
-                    continue
-                known.heard_s = now_s
-                tick = Tick(source=Source(model=cell.model), time_s=event_s + silent_s)
-                await self._send(
-                    self._topics.telemetry,
-                    name.encode(),
-                    encode_json(tick),
-                    held.fold.number,
-                    [("schema", b"Tick/1")],
-                )
+        async with self._turn:
+            for held in self._held.values():
+                now_s = self._ports.clock()
+                silent = {
+                    name: now_s - known.heard_s
+                    for name, known in held.fold.progress.items()
+                    if now_s - known.heard_s >= self._tick_after_s
+                }
+                if silent and await self._has_read_all(held.fold):
+                    for name, silent_s in silent.items():
+                        await self._tick(held.fold, name, silent_s)
+
+    async def _has_read_all(self, fold: PartitionFold) -> bool:
+        """Return whether the log holds no more: a broker that is away, or a lag, is no silence."""
+        records = self._ports.read(self._topics.telemetry, fold.number, fold.position)
+        try:
+            async with aclosing(records):
+                async for _ in records:
+                    return False
+        except (SourceError, SinkUnavailable):
+            return False
+        return True
+
+    async def _tick(self, fold: PartitionFold, name: str, silent_s: float) -> None:
+        cell = fold.fold.cells[name]
+        event_s = cell.state.clock.now_s
+        if event_s is None:
+            return
+        fold.progress[name].heard_s += silent_s
+        tick = encode_json(Tick(source=Source(model=cell.model), time_s=event_s + silent_s))
+        headers = [("schema", b"Tick/1")]
+        await self._send(self._topics.telemetry, name.encode(), tick, fold.number, headers)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from daom.fold import Fold, Folded
 from daom.pipeline import CellSettings
-from streams.checkpoint import Checkpoint, Marker, detectors_of, encode_checkpoint
+from streams.checkpoint import Checkpoint, Marker, encode_checkpoint, judged_by
 
 
 class LogRecord(NamedTuple):
@@ -82,6 +82,9 @@ class PartitionFold:
             # An owner that had been declared dead wrote an older checkpoint over a newer one.
             if offset < marker.cells.get(checkpoint.cell, 0):
                 self.position = min(self.position, offset)
+        if marker.cells.keys() - self.progress.keys():
+            # A cell's checkpoint is gone: only the log, from its beginning, can bring it back.
+            self.position = 0
 
     def marker(self) -> Marker:
         """Return how far the partition has come, once ``unsaved`` is saved."""
@@ -91,9 +94,14 @@ class PartitionFold:
             cells={name: known.offset for name, known in self.progress.items()},
         )
 
+    def saved(self) -> None:
+        """Note that what ``unsaved`` returned has arrived."""
+        for known in self.progress.values():
+            known.saved = known.offset
+
     def unsaved(self, settings: CellSettings) -> list[tuple[str, bytes]]:
         """Return a checkpoint of every cell that has moved since its last one, by cell."""
-        detectors = detectors_of(settings)
+        judged = judged_by(settings)
         changed = [name for name, known in self.progress.items() if known.offset > known.saved]
         saved: list[tuple[str, bytes]] = []
         for name in changed:
@@ -101,9 +109,8 @@ class PartitionFold:
                 cell=name,
                 model=self.fold.cells[name].model,
                 offset=self.progress[name].offset,
-                detectors=detectors,
+                judged_by=judged,
                 state=self.fold.cells[name].state,
             )
-            self.progress[name].saved = checkpoint.offset
             saved.append((name, encode_checkpoint(checkpoint)))
         return saved

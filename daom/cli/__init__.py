@@ -8,10 +8,8 @@ import click
 
 from daom import __version__
 from daom.cli import bridge, broker, config, convert, demo, play, replay, topics, worker
+from daom.cli.options import EXIT_NOT_JUDGED, EXIT_WRONG_USAGE
 from daom.errors import DaomError, SinkUnavailable
-
-EXIT_WRONG_USAGE = 2
-EXIT_NOT_JUDGED = 3
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -42,9 +40,8 @@ for _module in (demo, worker, bridge, play, replay, topics, broker, config, conv
 def run() -> None:
     """Run the command line; a known error is one message, not a traceback."""
     try:
-        main(standalone_mode=False)
-    except click.exceptions.Exit as stop:
-        sys.exit(stop.exit_code)
+        # Click returns the code of an Exit, and ends a closed pipe by itself.
+        sys.exit(main(standalone_mode=False) or 0)
     except click.ClickException as error:
         error.show()
         sys.exit(EXIT_WRONG_USAGE)
@@ -54,7 +51,3 @@ def run() -> None:
     except DaomError as error:
         click.echo(f"daom: {error}", err=True)
         sys.exit(EXIT_NOT_JUDGED if isinstance(error, SinkUnavailable) else EXIT_WRONG_USAGE)
-    except BrokenPipeError:
-        # Whoever read the output has seen enough.
-        sys.stderr.close()
-        sys.exit(0)

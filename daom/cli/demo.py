@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,8 @@ def command(recording: Path | None, speed: float, *, as_json: bool) -> None:
               daom demo --json | jq .alerts
     """
     log_to_stderr()
+    # Ended from outside it takes its processes with it, as on Ctrl-C.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         state = asyncio.run(_run(recording or demo_recording(), speed, quiet=as_json))
     except ModuleNotFoundError as error:

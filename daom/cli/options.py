@@ -10,6 +10,9 @@ import click
 
 from daom.config import Config, load_config
 
+EXIT_WRONG_USAGE: Final = 2
+EXIT_NOT_JUDGED: Final = 3
+
 config_option: Final = click.option(
     "--config",
     "config_path",

@@ -10,12 +10,15 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from connectors.kafka import wait_for_broker
 from connectors.player import Played, play
 from connectors.recordings import Line, read_lines, record_time_s
 from daom.cli.options import brokers_option, config_option, configured
 from daom.codec import decode
 from daom.errors import MalformedRecord
 from daom.topics import Topics
+
+_BROKER_WAIT_S = 30.0
 
 
 @click.command(name="play")
@@ -63,16 +66,14 @@ def command(
         def advance(played: Played) -> None:
             progress.update(task, completed=played.records)
 
-        sent = asyncio.run(
-            play(
-                lines,
-                config.kafka.client(),
-                topic,
-                speed=speed,
-                shift_s=shift_s,
-                on_progress=advance,
+        async def send() -> int:
+            client = config.kafka.client()
+            await wait_for_broker(client, _BROKER_WAIT_S)
+            return await play(
+                lines, client, topic, speed=speed, shift_s=shift_s, on_progress=advance
             )
-        )
+
+        sent = asyncio.run(send())
     click.echo(f"sent {sent} records to {topic}")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing
@@ -15,14 +16,14 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from connectors.kafka import read_topic
 from connectors.recordings import read_lines
-from daom.cli.options import brokers_option, config_option, configured, json_option
+from daom.cli.options import EXIT_NOT_JUDGED, brokers_option, config_option, configured, json_option
 from daom.cli.summary import ReplaySummary, print_summary
 from daom.codec import encode_output
 from daom.config import Config, Preset
 from daom.events import Output
 from daom.fold import Fold
 from daom.presets import cell_settings
-from daom.replay import Fault, Sourced, Tally, replay
+from daom.replay import Fault, Sourced, Tally, add_counts, replay
 from daom.topics import Topics
 
 _TOPIC = "topic:"
@@ -54,8 +55,23 @@ def command(
               daom replay topic:daom.telemetry --preset sits2026
     """
     config = configured(config_path, brokers, preset)
-    tally, summary = Tally(), ReplaySummary()
-    for item in _items(source, config, tally, quiet=as_json):
+    tally = Tally()
+    try:
+        _print(_items(source, config, tally, quiet=as_json), tally, as_json=as_json)
+    except BrokenPipeError:
+        # Whoever read the output has seen enough; what is still buffered goes nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return
+    for kind, count in sorted(tally.faults.items()):
+        click.echo(f"could not be used: {count} x {kind}", err=True)
+    if not tally.records:
+        click.echo(f"daom: {source} holds no record that could be judged", err=True)
+        raise click.exceptions.Exit(EXIT_NOT_JUDGED)
+
+
+def _print(items: Iterator[Output | Fault], tally: Tally, *, as_json: bool) -> None:
+    summary = ReplaySummary()
+    for item in items:
         if isinstance(item, Fault):
             click.echo(f"{item.where}: {item.reason.kind}: {item.reason}", err=True)
         elif as_json:
@@ -65,8 +81,6 @@ def command(
     sys.stdout.flush()
     if not as_json:
         print_summary(summary, tally)
-    for kind, count in sorted(tally.faults.items()):
-        click.echo(f"could not be used: {count} x {kind}", err=True)
 
 
 def _items(source: str, config: Config, tally: Tally, *, quiet: bool) -> Iterator[Output | Fault]:
@@ -77,7 +91,8 @@ def _items(source: str, config: Config, tally: Tally, *, quiet: bool) -> Iterato
     lines = (Sourced(f"{source}:{line.number}", line.value) for line in read_lines(source))
     console = Console(stderr=True)
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=quiet) as progress:
+    hidden = quiet or not console.is_terminal
+    with Progress(*columns, console=console, transient=True, disable=hidden) as progress:
         task = progress.add_task(source)
         for number, item in enumerate(replay(lines, fold, tally)):
             if number % 1_000 == 0:
@@ -102,6 +117,7 @@ def _topic_items(name: str, config: Config, tally: Tally) -> Iterator[Output | F
                 key = (record.key or b"").decode(errors="replace")
                 sourced = Sourced(where, record.value, key, record.timestamp / 1_000.0)
                 yield list(replay([sourced], fold, tally))
+        tally.counted = add_counts(fold.counters() for fold in folds.values())
 
     with asyncio.Runner() as runner:
         batches = collect()

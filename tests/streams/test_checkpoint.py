@@ -21,10 +21,10 @@ from streams.checkpoint import (
     Marker,
     decode_checkpoint,
     decode_marker,
-    detectors_of,
     encode_checkpoint,
     encode_marker,
 )
+from streams.checkpoint import judged_by as how_judged
 from tests.fleet import OVERLOAD, read_lines
 
 PRESETS: tuple[Preset, ...] = ("default", "sits2026", "adwin", "kswin", "page_hinkley")
@@ -56,11 +56,9 @@ def without(signal: str) -> CellSettings:
 
 def saved(fold: Fold) -> bytes:
     [cell] = fold.cells.values()
-    detectors = detectors_of(fold.settings)
+    how = how_judged(fold.settings)
     return encode_checkpoint(
-        Checkpoint(
-            cell=cell.name, model=cell.model, offset=7, detectors=detectors, state=cell.state
-        )
+        Checkpoint(cell=cell.name, model=cell.model, offset=7, judged_by=how, state=cell.state)
     )
 
 
@@ -158,7 +156,7 @@ def test_a_checkpoint_says_whose_it_is_and_how_far_it_reaches():
         "llama-3.2-1b",
         7,
     )
-    assert set(checkpoint.detectors) == {"ttft_s", "itl_s", "e2e_s"}
+    assert set(checkpoint.judged_by) == {"ttft_s", "itl_s", "e2e_s"}
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -262,9 +260,33 @@ def test_a_checkpoint_of_another_detector_is_refused_naming_signal_detectors_and
         decode_checkpoint(early_checkpoint(), judged_by(preset))
 
     message = str(refused.value)
-    now = detectors_of(judged_by(preset))["ttft_s"]
-    for part in ("llama-3.2-1b", "ttft_s", "KlDetector", now, "refold from the log"):
+    now = how_judged(judged_by(preset))["ttft_s"]
+    for part in ("llama-3.2-1b", "ttft_s", "kl with strata", now, "kafka.topic_prefix"):
         assert part in message
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"time": {"pane_s": 5.0}},
+        {"signals": {"ttft_s": {"workload": None}}},
+        {"signals": {"ttft_s": {"workload": "prompt_tokens", "workload_base": 64.0}}},
+        {"signals": {"ttft_s": {"workload": "prompt_tokens", "column": "queue_s"}}},
+    ],
+)
+def test_a_checkpoint_of_samples_taken_otherwise_is_refused(changed):
+    settings = cell_settings(Config.model_validate(changed))
+
+    with pytest.raises(CheckpointError, match="signal ttft_s was judged by"):
+        decode_checkpoint(early_checkpoint(), settings)
+
+
+def test_settings_that_no_state_depends_on_may_change():
+    tuned = {"detector": {"min_kl_nats": 0.05}, "alerts": {"pending_s": 30.0}}
+
+    checkpoint = decode_checkpoint(early_checkpoint(), cell_settings(Config.model_validate(tuned)))
+
+    assert checkpoint.cell == "llama-3.2-1b"
 
 
 # The marker

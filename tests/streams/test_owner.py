@@ -83,11 +83,14 @@ def test_what_is_taken_while_a_save_waits_is_left_to_the_next(log):
         await log.deliver(owner, 0, 5)
         saving = asyncio.create_task(owner.save())
         await a_moment()
-        await log.deliver(owner, 5, 8)
+        delivering = asyncio.create_task(log.deliver(owner, 5, 8))
+        await a_moment()
         log.arrive()
         log.slow = set()
         await saving
-        return list(log.acknowledged)
+        acknowledged = list(log.acknowledged)
+        await delivering
+        return acknowledged
 
     assert run(story()) == [0, 1, 2, 3, 4]
     marker = decode_marker(log.partition(TOPICS.checkpoints)[-1].value)
@@ -258,8 +261,7 @@ def test_another_number_of_partitions_is_refused_with_the_way_out(log):
     message = run(story())
 
     assert "t.telemetry has 3 partitions, but partition 0 was saved when it had 1" in message
-    assert "Drain and delete t.checkpoints" in message
-    assert "refolded from the log" in message
+    assert "another kafka.topic_prefix" in message
 
 
 def test_a_checkpoint_that_cannot_be_read_stops_the_partition_naming_the_cell(log):

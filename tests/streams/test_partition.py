@@ -31,8 +31,10 @@ def taken(fold, offsets, cell=MODEL):
 
 
 def checkpoints(fold):
-    """The unsaved cells, as they are read back."""
-    return {cell: decode_checkpoint(v, SETTINGS) for cell, v in fold.unsaved(SETTINGS)}
+    """The unsaved cells, saved and read back."""
+    saved = {cell: decode_checkpoint(v, SETTINGS) for cell, v in fold.unsaved(SETTINGS)}
+    fold.saved()
+    return saved
 
 
 def resumed(marker, saved):
