@@ -75,9 +75,10 @@ def _app(config: Config, partitions: int, data_dir: Path, failures: list[DaomErr
     )
 
     def fail(error: DaomError) -> None:
-        failures.append(error)
         owner.give_up(error)
-        os.kill(os.getpid(), signal.SIGTERM)
+        if not failures:
+            os.kill(os.getpid(), signal.SIGTERM)
+        failures.append(error)
 
     FoldAgent(app, owner, config, on_failure=fail, on_stopping=_stop_in_time)
     if config.worker.metrics_port:

@@ -118,23 +118,26 @@ class FoldAgent:
             record = LogRecord(message.offset, message.key, message.value, message.timestamp)
             # Kept until the next checkpoint, so without its payload.
             message.value = None
-            await self._guarded(self._owner.take(message.partition, record, event.ack))
+            if not await self._succeeds(self._owner.take(message.partition, record, event.ack)):
+                # Neither this record nor a later one can be folded: wait for the end.
+                await asyncio.Event().wait()
 
     async def _assigned(self, _: faust.App, assigned: set[TP], **__: object) -> None:
         owned = sorted(tp.partition for tp in assigned if tp.topic == self._telemetry)
         _LOGGER.info("group %s: this worker owns partitions %s", self._group, owned)
-        await self._guarded(self._owner.own(owned))
+        await self._succeeds(self._owner.own(owned))
 
-    async def _guarded(self, work: Awaitable[None]) -> None:
+    async def _succeeds(self, work: Awaitable[None]) -> bool:
         try:
             await work
         except DaomError as error:
             self._on_failure(error)
-            await asyncio.Event().wait()
+            return False
+        return True
 
     async def _save_and_commit(self, *_: object, **__: object) -> None:
-        await self._owner.save()
-        await self._app.consumer.commit()
+        if await self._succeeds(self._owner.save()):
+            await self._app.consumer.commit()
 
     async def _stop(self, *_: object, **__: object) -> None:
         self._on_stopping()

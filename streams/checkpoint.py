@@ -145,7 +145,7 @@ def _revive(checkpoint: Checkpoint, settings: CellSettings) -> None:
         written = checkpoint.judged_by.get(name)
         if name in known and written != known[name]:
             raise CheckpointError(
-                f"cell {checkpoint.cell}: signal {name} was judged by {written}, "
+                f"signal {name} was judged by {written}, "
                 f"and is now by {known[name]}; a new kafka.topic_prefix begins anew"
             )
         if name in signals:

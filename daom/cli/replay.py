@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 from pathlib import Path
 from typing import get_args
@@ -106,7 +106,7 @@ def _topic_items(name: str, config: Config, tally: Tally) -> Iterator[Output | F
     folds: dict[int, Fold] = {}
     settings = cell_settings(config)
 
-    async def collect() -> AsyncIterator[list[Output | Fault]]:
+    async def collect() -> Batches:
         async with aclosing(read_topic(config.kafka.client(), topic)) as records:
             async for record in records:
                 fold = folds.get(record.partition)
@@ -121,13 +121,19 @@ def _topic_items(name: str, config: Config, tally: Tally) -> Iterator[Output | F
 
     with asyncio.Runner() as runner:
         batches = collect()
-        while True:
-            try:
-                yield from runner.run(anext_of(batches))
-            except StopAsyncIteration:
-                return
+        try:
+            while (batch := runner.run(_next_of(batches))) is not None:
+                yield from batch
+        finally:
+            runner.run(_close(batches))
 
 
-async def anext_of(batches: AsyncIterator[list[Output | Fault]]) -> list[Output | Fault]:
-    """Return the next batch; a coroutine, as ``asyncio.Runner`` wants one."""
-    return await anext(batches)
+Batches = AsyncGenerator[list[Output | Fault], None]
+
+
+async def _next_of(batches: Batches) -> list[Output | Fault] | None:
+    return await anext(batches, None)
+
+
+async def _close(batches: Batches) -> None:
+    await batches.aclose()
