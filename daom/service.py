@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from connectors.kafka import describe_topics, read_topic, wait_for_broker
 from daom.config import Config
-from daom.errors import ConfigError, DaomError, MissingExtra
+from daom.errors import ConfigError, DaomError
 from daom.logs import LOGGING
 from daom.presets import cell_settings
 from daom.topics import Topics
@@ -33,13 +33,10 @@ def run_worker(config: Config) -> None:
 
     Raises:
         ConfigError: If the topics are not there.
-        MissingExtra: If faust-streaming is not installed.
         SinkUnavailable: If no broker answered for five minutes.
     """
-    try:
-        import faust  # noqa: PLC0415 - an extra.
-    except ModuleNotFoundError as error:
-        raise MissingExtra(f"daom worker needs {error.name}: pip install 'daom[worker]'") from error
+    import faust  # noqa: PLC0415 - an extra.
+
     partitions = asyncio.run(_telemetry_partitions(config))
     with tempfile.TemporaryDirectory(prefix="daom-worker-") as data_dir:
         failures: list[DaomError] = []
@@ -145,12 +142,7 @@ def run_alertmanager_bridge(config: Config) -> None:
 
     Raises:
         ConfigError: If an address cannot be used.
-        MissingExtra: If aiohttp is not installed.
     """
-    try:
-        import aiohttp  # noqa: F401, PLC0415 - an extra.
-    except ModuleNotFoundError as error:
-        raise MissingExtra(f"the bridge needs {error.name}: pip install 'daom[bridge]'") from error
     asyncio.run(until_stopped(lambda: _bridge(config)))
 
 

