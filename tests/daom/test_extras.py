@@ -56,7 +56,12 @@ def test_replay_needs_none_of_the_workers_libraries():
 
 def test_what_goes_into_an_engines_environment_imports_no_more_than_numpy_and_msgspec():
     heavy = ["scipy", "river", "pydantic", "faust", "click", "rich", "yaml", "aiohttp"]
-    script = f"import sys\nfor name in {heavy!r}: sys.modules[name] = None\nimport daom.codec, daom.events"
+    script = f"""
+import sys
+for name in {heavy!r}:
+    sys.modules[name] = None
+import daom.codec, daom.events
+"""
 
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
 
