@@ -193,9 +193,10 @@ async def _play_and_watch(
 ) -> None:
     """Play, take every output as it comes, and go on until the last pane has been judged."""
     first_s, last_s = state.recorded_s
-    # Alertmanager and people live in the present: the recording is moved so that it ends now.
-    state.shift_s = time.time() - last_s + (last_s - first_s) / speed
-
+    # Alertmanager and people live in the present: the recording is moved so that it ends now, by
+    # whole panes, so that it says the same at any time of day.
+    shift_s = time.time() - last_s + (last_s - first_s) / speed
+    state.shift_s = shift_s // config.time.pane_s * config.time.pane_s
     player = asyncio.create_task(_play(state, lines, config, speed))
     judged_s = _last_pane_s(last_s + state.shift_s, config)
     deadline_s = time.monotonic() + (last_s - first_s) / speed + _READY_S + _DRAIN_S
