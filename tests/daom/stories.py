@@ -221,6 +221,17 @@ def change(kind: str, time_s: float, engine: str | None = None, **fields: object
     return ChangeEvent(source=source(engine, boot=None), time_s=time_s, kind=kind, **fields)
 
 
+def ahead(record: TelemetryBatch, by_s: float) -> TelemetryBatch:
+    """Return ``record`` as a clock that is ``by_s`` ahead would have stamped it."""
+    tables = {
+        name: msgspec.structs.replace(rows, end_s=rows.end_s + by_s)
+        for name, rows in (("requests", record.requests), ("steps", record.steps))
+    }
+    return msgspec.structs.replace(
+        record, start_s=record.start_s + by_s, end_s=record.end_s + by_s, **tables
+    )
+
+
 def by_time(*stories: Iterable[Record]) -> list[Record]:
     """Return the records of all ``stories`` in the order of their times."""
     records = [record for told in stories for record in told]

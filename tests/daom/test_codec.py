@@ -8,7 +8,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from daom.codec import decode, decode_output, encode_json, encode_msgpack, encode_output
+from daom.codec import (
+    MAX_BATCH_SPAN_S,
+    decode,
+    decode_output,
+    encode_json,
+    encode_msgpack,
+    encode_output,
+)
 from daom.errors import MalformedRecord
 from daom.events import Alert, GpuSample, Source, TelemetryBatch, digest
 from tests.daom.messages import (
@@ -20,6 +27,7 @@ from tests.daom.messages import (
     buffer,
     changed,
     message,
+    refusal,
     written,
 )
 from tests.daom.stories import T0, change, plain, table, tick
@@ -162,7 +170,7 @@ def test_an_unknown_kind_of_change_is_kept_as_other_with_its_name():
 # Records of which some values cannot be used
 
 
-@pytest.mark.parametrize("value", [math.nan, math.inf])
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_a_value_that_is_not_finite_costs_only_itself(value):
     record, [fault] = decode(message(ttft_s=buffer(0.5, value, 0.25)))
 
@@ -217,6 +225,50 @@ def test_a_batch_always_spans_its_rows(offsets):
     assert kept.size == sum(-60.0 <= offset <= 60.5 for offset in offsets)
 
 
+@pytest.mark.parametrize("back_s", [MAX_BATCH_SPAN_S + 1.0, 86_400.0, T0])
+def test_a_start_far_before_the_end_is_left_out(back_s):
+    record, [fault] = decode(written(changed(GOOD, "start_s", T0 + 0.5 - back_s)))
+
+    assert (record.start_s, record.end_s) == (T0 + 0.1, T0 + 0.5)
+    assert record.requests.rows == 2
+    assert (fault.kind, fault.field) == ("time_out_of_range", "start_s")
+    assert f"{back_s:.0f} s before end_s; at most 600 s are allowed; left out" in str(fault)
+
+
+def test_a_start_as_far_before_the_end_as_is_allowed_is_kept():
+    record, faults = decode(written(changed(GOOD, "start_s", T0 + 0.5 - MAX_BATCH_SPAN_S)))
+
+    assert record.start_s == T0 + 0.5 - MAX_BATCH_SPAN_S
+    assert faults == ()
+
+
+def timed_by_rows(*times):
+    """A batch that names no time of its own, in MessagePack."""
+    rows = {"end_s": list(times), "ttft_s": [0.1] * len(times)}
+    fields = {"schema": "TelemetryBatch/1", "source": {"model": "m"}, "requests": rows}
+    return msgspec.msgpack.encode(fields)
+
+
+IMPOSSIBLE_TIMES = [None, math.nan, math.inf, -math.inf, 1e300, -5.0, 1_000.0 * T0]
+
+
+@pytest.mark.parametrize("time_s", IMPOSSIBLE_TIMES)
+def test_rows_without_a_batchs_time_tell_it_whatever_one_of_them_claims(time_s):
+    record, [fault] = decode(timed_by_rows(T0, time_s, T0 + 1.0))
+
+    assert (record.start_s, record.end_s) == (T0, T0 + 1.0)
+    assert record.requests.end_s.tolist() == [T0, T0 + 1.0]
+    assert (fault.kind, fault.field) == ("time_outside_batch", "requests.end_s[1]")
+    assert "1 rows left out" in str(fault)
+
+
+@pytest.mark.parametrize("time_s", IMPOSSIBLE_TIMES)
+def test_rows_of_which_no_time_is_possible_tell_none(time_s):
+    fault = refusal(timed_by_rows(time_s, time_s))
+
+    assert (fault.kind, fault.field) == ("missing_field", "end_s")
+
+
 BAD_GAUGES = {
     "words": ("many", "wrong_type"),
     "a list": ([1], "wrong_type"),
@@ -232,6 +284,22 @@ def test_a_gauge_that_is_no_measurement_costs_only_itself(value, kind):
     assert record.gauges == {"kv_usage": 0.41}
     assert (fault.kind, fault.field) == (kind, "gauges.running")
     assert f"got {value!r}" in str(fault)
+
+
+@pytest.mark.parametrize("value", [10**400, -(10**400), 1e31])
+def test_a_gauge_beyond_measure_costs_only_itself(value):
+    record, [fault] = decode(written(changed(GOOD, "gauges.running", value)))
+
+    assert record.gauges == {"kv_usage": 0.41}
+    assert (fault.kind, fault.field) == ("not_finite", "gauges.running")
+    assert "a number up to 1e+30 is needed" in str(fault)
+
+
+def test_a_gpus_reading_beyond_measure_costs_only_itself():
+    record, [fault] = decode(written(GPUS | {"gpus": [{"power_w": 10**400, "uuid": "GPU-1"}]}))
+
+    assert record.gpus == ({"uuid": "GPU-1"},)
+    assert (fault.kind, fault.field) == ("not_finite", "gpus[0].power_w")
 
 
 def test_a_gpus_bad_reading_costs_only_itself():

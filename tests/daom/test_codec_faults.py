@@ -87,6 +87,7 @@ def test_a_message_that_is_no_map_is_refused(value):
 
 MILLISECONDS = T0 * 1_000.0
 TOO_MANY = {f"c{i}": [1.0] for i in range(MAX_COLUMNS + 1)}
+TOO_MANY_READINGS = dict.fromkeys(TOO_MANY, 1.0)
 REFUSED = [
     # fields, path, value, kind, field, said of the value, said of what is allowed
     (GOOD, "schema", MISSING, "missing_field", "schema", "None", "'TelemetryBatch/1'"),
@@ -100,6 +101,8 @@ REFUSED = [
     (GOOD, "source.model", "", "missing_field", "source.model", "empty", "name the model"),
     (GOOD, "source.model", 5, "wrong_type", "source", "int", "`str`"),
     (GOOD, "source.seq", "5", "wrong_type", "source", "str", "`int | null`"),
+    (GOOD, "source.seq", -1, "wrong_type", "source", "$.seq", "`int` >= 0"),
+    (GOOD, "source.seq", 2**53 + 1, "wrong_type", "source", "$.seq", "<= 9007199254740992"),
     (GOOD | {"requests": {}}, "end_s", MISSING, "missing_field", "end_s", "", "Unix seconds"),
     (GOOD, "end_s", "now", "wrong_type", "end_s", "'now'", "Unix seconds"),
     (GOOD, "end_s", True, "wrong_type", "end_s", "True", "Unix seconds"),
@@ -115,6 +118,8 @@ REFUSED = [
     (GOOD, "requests.ttft_s", [0.1], "columns_unequal", "requests", "'ttft_s': 1", "one length"),
     (GOOD, "requests.end_s", [T0], "columns_unequal", "requests", "'end_s': 1", "one length"),
     (GOOD, "gauges", [0.4], "wrong_type", "gauges", "[0.4]", "a map from names"),
+    (GOOD, "gauges", TOO_MANY, "too_large", "gauges", "65 names", "at most 64"),
+    (GPUS, "gpus", [TOO_MANY_READINGS], "too_large", "gpus[0]", "65 names", "at most 64"),
     (TICK, "time_s", MISSING, "missing_field", "time_s", "", "Unix seconds"),
     (CHANGE, "time_s", None, "missing_field", "time_s", "", "Unix seconds"),
     (CHANGE, "kind", 3, "missing_field", "kind", "3", "deploy"),
@@ -142,6 +147,52 @@ def test_a_record_beyond_use_is_refused_naming_field_value_and_what_is_allowed(
     assert (fault.kind, fault.field) == (kind, field)
     assert got in str(fault)
     assert allowed in str(fault)
+
+
+HUGE = 10**400
+TIMES = [
+    (GOOD, "start_s"),
+    (GOOD, "end_s"),
+    (GOOD, "logged_s"),
+    (TICK, "time_s"),
+    (CHANGE, "time_s"),
+    (CHANGE, "until_s"),
+    (GPUS, "time_s"),
+]
+
+
+@pytest.mark.parametrize("value", [HUGE, -HUGE], ids=["huge", "minus huge"])
+@pytest.mark.parametrize(("fields", "path"), TIMES, ids=[path for _, path in TIMES])
+def test_a_time_of_four_hundred_digits_is_refused(fields, path, value):
+    fault = refusal(written(changed(fields, path, value)))
+
+    assert (fault.kind, fault.field) == ("not_finite", path)
+    assert "Unix seconds are needed" in str(fault)
+    assert len(str(fault)) < 200
+
+
+@pytest.mark.parametrize("path", ["source.seq", "requests.ttft_s", "requests.end_s"])
+@pytest.mark.parametrize("value", [HUGE, -HUGE], ids=["huge", "minus huge"])
+def test_a_number_or_column_of_four_hundred_digits_is_refused(path, value):
+    fields = changed(GOOD, path, value if path == "source.seq" else [value, 1.0])
+
+    assert refusal(written(fields)).kind in {"wrong_type", "not_finite"}
+
+
+NO_WORDS = {"a number": 7, "a fraction": 1.5, "true": True, "bytes": b"x", "a list": (1, 2)}
+
+
+@pytest.mark.parametrize("name", NO_WORDS.values(), ids=NO_WORDS)
+@pytest.mark.parametrize("path", ["requests", "steps", "gauges", "gpus"])
+def test_a_map_whose_names_are_no_words_is_refused(path, name):
+    named = {name: 1.0}
+    fields = GPUS | {"gpus": [named]} if path == "gpus" else GOOD | {path: named}
+
+    fault = refusal(msgspec.msgpack.encode(fields))
+
+    assert fault.kind == "wrong_type"
+    assert fault.field == ("gpus[0]" if path == "gpus" else path)
+    assert "names are words" in str(fault)
 
 
 @pytest.mark.parametrize(("column", "length"), [("ttft_s", 3), ("ttft_s", 5), ("end_s", 4)])
@@ -207,6 +258,31 @@ def test_a_damaged_message_is_read_or_refused_and_never_anything_else(value):
 @given(value=st.binary(max_size=60))
 def test_random_bytes_are_refused_and_never_anything_else(value):
     assert_decoded_or_refused(value)
+
+
+odd_names = (
+    st.text(max_size=3)
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.booleans()
+    | st.floats()
+    | st.binary(max_size=3)
+    | st.tuples(st.integers(0, 3))
+)
+odd_maps = st.recursive(
+    scalars,
+    lambda inner: st.dictionaries(odd_names, inner, max_size=3) | st.lists(inner),
+    max_leaves=8,
+)
+
+
+@pytest.mark.parametrize("path", ["source", "requests", "steps", "gauges", "gpus"])
+@settings(max_examples=100)
+@given(data=st.data())
+def test_maps_with_any_names_are_read_or_refused_and_never_anything_else(path, data):
+    odd = data.draw(st.dictionaries(odd_names, odd_maps, max_size=3))
+    fields = GPUS | {"gpus": [odd]} if path == "gpus" else GOOD | {path: odd}
+
+    assert_decoded_or_refused(msgspec.msgpack.encode(fields))
 
 
 @pytest.mark.parametrize("fields", [GOOD, TICK, CHANGE, GPUS], ids=lambda f: f["schema"])

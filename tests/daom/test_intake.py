@@ -30,6 +30,7 @@ ORDERS = {
     "swapped and sent twice": ([1, 3, 2, 2], ["new", "new", "new", "duplicate"], 0),
     "a leap": ([1, 1_000], ["new", "new"], 998),
     "too old to know": ([1, 1_000, 2], ["new", "new", "duplicate"], 998),
+    "from before the first": ([5, 4, 3], ["new", "new", "new"], 0),
     "as old as can be known": ([1, 64, 2], ["new", "new", "new"], 61),
 }
 
@@ -87,6 +88,12 @@ def test_within_the_window_it_knows_as_much_as_a_set(numbers):
 @given(numbers=st.permutations(range(1, 40)))
 def test_nothing_is_missing_once_all_have_come(numbers):
     assert taking(0, *numbers).missing == 0
+
+
+@given(numbers=st.lists(st.integers(0, 100), min_size=1))
+def test_what_is_missing_is_never_less_than_nothing(numbers):
+    for length in range(1, len(numbers) + 1):
+        assert taking(*numbers[:length]).missing >= 0
 
 
 @given(numbers=st.sets(st.integers(1, 60)))

@@ -16,6 +16,7 @@ from tests.daom.stories import (
     LEARNED_MINUTES,
     MODEL,
     T0,
+    ahead,
     alerts,
     at,
     batch,
@@ -98,16 +99,6 @@ def test_rows_of_a_restamped_batch_keep_their_distances():
 
     first = T0 // 10.0
     assert open_panes(cell) == [[first, first + 1]]
-
-
-def ahead(record, by_s):
-    shifted = {
-        name: msgspec.structs.replace(rows, end_s=rows.end_s + by_s)
-        for name, rows in (("requests", record.requests), ("steps", record.steps))
-    }
-    return msgspec.structs.replace(
-        record, start_s=record.start_s + by_s, end_s=record.end_s + by_s, **shifted
-    )
 
 
 # The same wherever and whenever it is computed
