@@ -94,19 +94,8 @@ class AlertDesk:
     ) -> Iterator[Output]:
         now_s = around.now_s
         match wish:
-            case "pend":
-                if condition.drifting and not life.announced:
-                    life.announced = True
-                    yield self._alert("pending", life, condition, now_s)
-            case "fire":
-                muted = objection(condition, life, around, self._settings.rules)
-                if muted is not None:
-                    yield from self._mute(muted, life, condition, now_s)
-                    return
-                life.phase, life.muted_by = "firing", None
-                yield self._alert("firing", life, condition, now_s)
-                if condition.name == DRIFT and self._settings.root_cause_after_s is None:
-                    yield self.trigger(condition, life.since_s, now_s, evidence_for)
+            case "pend" | "fire":
+                yield from self._wait_or_fire(life, condition, wish, around, evidence_for)
             case "escalate":
                 # A severity is a label, so the incident goes on under another fingerprint.
                 yield self._alert("resolved", life, condition, now_s)
@@ -121,6 +110,29 @@ class AlertDesk:
                     muted = Muted("not_sustained", f"lasted only {now_s - life.since_s:.0f} s")
                     yield from self._mute(muted, life, condition, now_s)
                 self._end(life)
+
+    def _wait_or_fire(
+        self,
+        life: AlertLife,
+        condition: Condition,
+        wish: Wish,
+        around: Surroundings,
+        evidence_for: EvidenceFor,
+    ) -> Iterator[Output]:
+        now_s = around.now_s
+        muted = objection(condition, life, around, self._settings.rules)
+        if wish == "pend":
+            # What a rule would mute anyway is not worth announcing.
+            if condition.drifting and not life.announced and muted is None:
+                life.announced = True
+                yield self._alert("pending", life, condition, now_s)
+        elif muted is not None:
+            yield from self._mute(muted, life, condition, now_s)
+        else:
+            life.phase, life.muted_by = "firing", None
+            yield self._alert("firing", life, condition, now_s)
+            if condition.name == DRIFT and self._settings.root_cause_after_s is None:
+                yield self.trigger(condition, life.since_s, now_s, evidence_for)
 
     @staticmethod
     def _end(life: AlertLife) -> None:

@@ -33,7 +33,6 @@ from daom.suppression import Window
 from detectors.protocol import DriftScore, Pane
 
 _MAX_CHANGES: Final = 64
-_ONSET_MARGIN_S: Final = 60.0
 _AFTER_STOP_S: Final = 60.0
 _MAX_CLOSED_PANES: Final = 360
 
@@ -362,8 +361,7 @@ class Cell:
     def _evidence(self, condition: Condition, onset_s: float) -> Evidence:
         engines = self.state.engines
         names = [name for name in engines if condition.engine in {name, None}]
-        # A window shows a drift a little after it began.
-        since_s = self._grid.end_s((self.state.next_pane or 0) - 1) - onset_s + _ONSET_MARGIN_S
+        since_s = self._grid.end_s((self.state.next_pane or 0) - 1) - onset_s
         shifts = mean_shifts(
             [engines[name].context for name in names], round(since_s / self._grid.pane_s)
         )
