@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from daom.engine import EngineState
-from daom.lifecycle import Condition, Severity
+from daom.lifecycle import AlertLife, Condition, Severity
 from detectors.protocol import DriftScore
 
 DRIFT: Final = "LatencyDrift"
@@ -35,9 +35,21 @@ class DriftRules:
     threshold_alone: bool = False
 
     def condition(
-        self, engine: str | None, signal: str, score: DriftScore, threshold_s: float | None
+        self,
+        engine: str | None,
+        signal: str,
+        score: DriftScore,
+        threshold_s: float | None,
+        *,
+        surging: bool = False,
     ) -> Condition:
-        """Return what ``score`` says about the drift alert of one series."""
+        """Return what ``score`` says about the drift alert of one series.
+
+        A service that slows under a surge of requests has not changed by itself alone.
+        """
+        attribution = score.attribution
+        if surging and attribution == "service":
+            attribution = "mixed"
         exceeds = _exceeds(score, threshold_s)
         drifts = self._raises(score, threshold_s)
         return Condition(
@@ -47,9 +59,10 @@ class DriftRules:
             active=None if score.drifting is None else drifts or exceeds,
             clear=not exceeds and not (score.suspected and score.direction == "slower"),
             severity=self._severity(score),
-            attribution=score.attribution,
+            attribution=attribution,
             drifting=drifts,
-            annotations=_describe(engine, signal, score, threshold_s),
+            annotations=_describe(engine, signal, score, threshold_s)
+            | {"attribution": attribution},
         )
 
     def _raises(self, score: DriftScore, threshold_s: float | None) -> bool:
@@ -90,7 +103,7 @@ def _describe(
         "service_nats": score.service_nats,
     }
     words |= {name: f"{value:.6g}" for name, value in numbers.items() if value is not None}
-    return words | {"attribution": score.attribution, "samples": str(score.samples)}
+    return words | {"samples": str(score.samples)}
 
 
 def _against_reference(slowdown: float) -> str:
@@ -156,4 +169,17 @@ def cell_silence_condition(last_record_s: float, now_s: float, silent_after_s: f
         clear=silent_s <= silent_after_s,
         severity="critical",
         annotations={"summary": f"no engine of the model has sent anything for {silent_s:.0f} s"},
+    )
+
+
+def ended_condition(life: AlertLife, why: str) -> Condition:
+    """Return the condition of an alert whose subject is gone."""
+    return Condition(
+        name=life.name,
+        engine=life.engine,
+        signal=life.signal,
+        active=False,
+        clear=True,
+        severity=life.severity,
+        annotations={"summary": why},
     )

@@ -19,6 +19,8 @@ _MEMORY_PANES: Final = 360
 _RECENT_PANES: Final = 30
 _PEAK_PANES: Final = 3
 _CAUSE_PANES: Final = 12
+_SURGE: Final = 1.5
+NOTABLE_Z: Final = 3.0
 _SPREAD_TO_SIGMA: Final = 1.2533  # Of a normal: sqrt(pi / 2) mean absolute deviations.
 _REQUEST_COLUMNS: Final = (
     *("queue_s", "prefill_s", "decode_s", "prompt_tokens", "cached_tokens", "output_tokens"),
@@ -87,6 +89,12 @@ class Shift:
         return f"{name} {self.usual:.3g} -> {self.now:.3g}"
 
 
+def is_surge(arrivals: Shift) -> bool:
+    """Return whether the peak of the arrivals is beyond what is usual, and half as high again."""
+    beyond = arrivals.peak >= arrivals.usual + NOTABLE_Z * arrivals.sigma
+    return beyond and arrivals.peak >= _SURGE * arrivals.usual
+
+
 @dataclass(slots=True)
 class ContextState:
     """The circumstances of one engine."""
@@ -129,6 +137,11 @@ class ContextState:
             for name, value in gpu.items():
                 if not isinstance(value, str):
                     self.add(f"gpu_{name}", value)
+
+    def surges(self) -> bool:
+        """Return whether far more requests have arrived lately than usual."""
+        arrivals = self.levels.get("arrivals_per_s")
+        return arrivals is not None and is_surge(arrivals.shift(_PEAK_PANES))
 
     def close_pane(self, pane_s: float, *, calm: bool) -> None:
         """Turn what was taken into one number each, and learn."""

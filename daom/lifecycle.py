@@ -123,7 +123,7 @@ class Lifecycle:
         # Sticky: a drift that flickers at its edge is one drift.
         life.drifting = life.drifting or condition.drifting
         life.severity = self._severity(life, condition, now_s)
-        if condition.attribution != "none":
+        if condition.attribution != "none" and life.attribution != "mixed":
             life.attribution = condition.attribution
         return "fire" if now_s - life.since_s >= self.pending_s else "pend"
 

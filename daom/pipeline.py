@@ -19,6 +19,7 @@ from daom.alerting import AlertDesk, AlertSettings, DeskState
 from daom.conditions import (
     DriftRules,
     cell_silence_condition,
+    ended_condition,
     silence_condition,
     stall_condition,
 )
@@ -26,7 +27,7 @@ from daom.context import mean_shifts
 from daom.engine import EngineState, PaneGrid, take_rows
 from daom.event_time import CellClock, ClockState
 from daom.events import ChangeEvent, GpuSample, Output, Record, Series, TelemetryBatch, Tick
-from daom.lifecycle import AlertLife, Condition
+from daom.lifecycle import Condition
 from daom.root_cause import Evidence
 from daom.series import SeriesState, SignalSettings, judge
 from daom.suppression import Window
@@ -324,10 +325,19 @@ class Cell:
         yield from outputs
         for score in scores:
             condition = self._settings.drift.condition(
-                engine, signal.name, score, series.threshold_s
+                engine,
+                signal.name,
+                score,
+                series.threshold_s,
+                surging=bool(score.drifting) and self._surges(engine),
             )
             cycle.note(condition, score)
             yield from self._long_drift(series, condition, score)
+
+    def _surges(self, engine: str | None) -> bool:
+        """Return whether far more requests arrive than usual, at the engine or at any."""
+        engines = self.state.engines
+        return any(e.context.surges() for name, e in engines.items() if engine in {name, None})
 
     def _long_drift(
         self, series: SeriesState, condition: Condition, score: DriftScore
@@ -354,9 +364,9 @@ class Cell:
         signals = {signal.name for signal in settings.signals}
         for life in state.desk.lives.values():
             if life.engine is not None and life.engine not in state.engines:
-                yield _ended(life, f"engine {life.engine} was stopped, or is long gone")
+                yield ended_condition(life, f"engine {life.engine} was stopped, or is long gone")
             elif life.signal is not None and life.signal not in signals:
-                yield _ended(life, f"{life.signal} is no longer monitored")
+                yield ended_condition(life, f"{life.signal} is no longer monitored")
 
     def _evidence(self, condition: Condition, onset_s: float) -> Evidence:
         engines = self.state.engines
@@ -377,16 +387,3 @@ class Cell:
                 life.drifting for life in lives if life.engine and life.signal == condition.signal
             ),
         )
-
-
-def _ended(life: AlertLife, why: str) -> Condition:
-    """Return the condition of an alert whose subject is gone."""
-    return Condition(
-        name=life.name,
-        engine=life.engine,
-        signal=life.signal,
-        active=False,
-        clear=True,
-        severity=life.severity,
-        annotations={"summary": why},
-    )

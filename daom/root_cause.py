@@ -11,16 +11,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from daom.context import Shift
+from daom.context import NOTABLE_Z, Shift, is_surge
 from daom.events import Attribution, Cause, ChangeEvent
 
 MIN_SCORE: Final = 0.5
-_NOTABLE_Z: Final = 3.0
 _CHANGE_WINDOW_S: Final = 1_800.0
 _ONSET_SLACK_S: Final = 60.0
 _KV_SATURATED: Final = 0.95
 _HOT_C: Final = 83.0
-_SURGE: Final = 1.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,14 +44,14 @@ class Evidence:
     def up(self, name: str, by: float = 1.25) -> Shift | None:
         """Return the shift of ``name`` if it rose notably: in spreads, and by the factor ``by``."""
         shift = self.shifts.get(name)
-        if shift is None or shift.z < _NOTABLE_Z or shift.now < by * shift.usual:
+        if shift is None or shift.z < NOTABLE_Z or shift.now < by * shift.usual:
             return None
         return shift
 
     def down(self, name: str, by: float = 0.9) -> Shift | None:
         """Return the shift of ``name`` if it fell notably, to ``by`` of its usual level or less."""
         shift = self.shifts.get(name)
-        if shift is None or shift.z > -_NOTABLE_Z or shift.now > by * shift.usual:
+        if shift is None or shift.z > -NOTABLE_Z or shift.now > by * shift.usual:
             return None
         return shift
 
@@ -84,11 +82,9 @@ def queue_saturation(evidence: Evidence) -> Cause | None:
 def traffic_surge(evidence: Evidence) -> Cause | None:
     """More requests arrive than usual."""
     arrivals = evidence.shifts.get("arrivals_per_s")
-    if arrivals is None or arrivals.peak < arrivals.usual + _NOTABLE_Z * arrivals.sigma:
+    if arrivals is None or not is_surge(arrivals):
         return None
     times = arrivals.peak / max(arrivals.usual, 1e-9)
-    if times < _SURGE:
-        return None
     words = f"arrivals_per_s {arrivals.usual:.3g}, at its peak {arrivals.peak:.3g}"
     return Cause(cause="traffic_surge", score=min(0.9, 0.5 + 0.05 * times), evidence=(words,))
 

@@ -150,11 +150,9 @@ def print_end(state: DemoState) -> None:
         shown = steps if len(steps) <= _SHOWN_MOVES else [*steps[:2], "...", steps[-1]]
         table.add_row(name, " -> ".join(shown))
     console.print(table)
-    for title, kind in (("alert", Alert), ("muted", Suppression), ("look first", RcaTrigger)):
+    for kind in (Alert, Suppression, RcaTrigger):
         for output in (o for o in state.outputs if isinstance(o, kind)):
-            console.print(
-                f"[bold]{title:10}[/] {clock(output.event_time_s)}  {describe(output)}", markup=True
-            )
+            console.print(f"{clock(output.event_time_s)}  {describe(output)}")
     console.print(f"[bold]alertmanager[/] {found['alertmanager']['words']}")
     for posted in found["alertmanager"]["would_be_sent"]:
         console.print_json(json.dumps(posted))
