@@ -35,21 +35,9 @@ class DriftRules:
     threshold_alone: bool = False
 
     def condition(
-        self,
-        engine: str | None,
-        signal: str,
-        score: DriftScore,
-        threshold_s: float | None,
-        *,
-        surging: bool = False,
+        self, engine: str | None, signal: str, score: DriftScore, threshold_s: float | None
     ) -> Condition:
-        """Return what ``score`` says about the drift alert of one series.
-
-        A service that slows under a surge of requests has not changed by itself alone.
-        """
-        attribution = score.attribution
-        if surging and attribution == "service":
-            attribution = "mixed"
+        """Return what ``score`` says about the drift alert of one series."""
         exceeds = _exceeds(score, threshold_s)
         drifts = self._raises(score, threshold_s)
         return Condition(
@@ -59,10 +47,9 @@ class DriftRules:
             active=None if score.drifting is None else drifts or exceeds,
             clear=not exceeds and not (score.suspected and score.direction == "slower"),
             severity=self._severity(score),
-            attribution=attribution,
+            attribution=score.attribution,
             drifting=drifts,
-            annotations=_describe(engine, signal, score, threshold_s)
-            | {"attribution": attribution},
+            annotations=_describe(engine, signal, score, threshold_s),
         )
 
     def _raises(self, score: DriftScore, threshold_s: float | None) -> bool:
@@ -103,7 +90,7 @@ def _describe(
         "service_nats": score.service_nats,
     }
     words |= {name: f"{value:.6g}" for name, value in numbers.items() if value is not None}
-    return words | {"samples": str(score.samples)}
+    return words | {"attribution": score.attribution, "samples": str(score.samples)}
 
 
 def _against_reference(slowdown: float) -> str:

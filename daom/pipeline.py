@@ -321,15 +321,13 @@ class Cell:
         cycle: _Cycle,
     ) -> Iterator[Output]:
         identity = Series(model=self.model, engine=engine, signal=signal.name)
-        scores, outputs = judge(self.name, identity, signal, series, pane, cycle.now_s)
+        scores, outputs = judge(
+            self.name, identity, signal, series, pane, cycle.now_s, lambda: self._surges(engine)
+        )
         yield from outputs
         for score in scores:
             condition = self._settings.drift.condition(
-                engine,
-                signal.name,
-                score,
-                series.threshold_s,
-                surging=bool(score.drifting) and self._surges(engine),
+                engine, signal.name, score, series.threshold_s
             )
             cycle.note(condition, score)
             yield from self._long_drift(series, condition, score)

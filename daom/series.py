@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from daom.events import AuditEntry, DriftVerdict, Output, Series, SloThreshold, digest
@@ -57,10 +57,24 @@ def _maybe(value: float | None) -> float | None:
 
 
 def judge(
-    cell: str, series: Series, signal: SignalSettings, state: SeriesState, pane: Pane, end_s: float
+    cell: str,
+    series: Series,
+    signal: SignalSettings,
+    state: SeriesState,
+    pane: Pane,
+    end_s: float,
+    is_surging: Callable[[], bool],
 ) -> tuple[Sequence[DriftScore], list[Output]]:
-    """Hand a closed pane to the detector; return its scores and what they publish."""
-    scores = signal.detector.update(state.detector, pane, end_s)
+    """Hand a closed pane to the detector; return its scores and what they publish.
+
+    A service that slows under a surge of requests (``is_surging``) has not changed by itself alone.
+    """
+    scores = [
+        replace(score, attribution="mixed")
+        if score.drifting and score.attribution == "service" and is_surging()
+        else score
+        for score in signal.detector.update(state.detector, pane, end_s)
+    ]
     outputs: list[Output] = []
     for score in scores:
         state.judged = state.judged or score.drifting is not None

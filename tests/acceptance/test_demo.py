@@ -40,7 +40,7 @@ def check_that_it_found_the_overload(found: dict[str, Any]) -> None:
     drifts = {(drift["engine"], drift["signal"]): drift for drift in found["drifts"]}
     worst = drifts["gpu-0", "ttft_s"]
     assert ("gpu-1", "ttft_s") not in drifts
-    assert worst["attribution"] == "service"
+    assert worst["attribution"] == "mixed"
     assert worst["p99_s"] > 10.0 * worst["threshold_s"]
 
     moved = [alert for alert in found["alerts"] if alert["state"] != "pending"]
