@@ -276,7 +276,7 @@ odd_maps = st.recursive(
 
 
 @pytest.mark.parametrize("path", ["source", "requests", "steps", "gauges", "gpus"])
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_maps_with_any_names_are_read_or_refused_and_never_anything_else(path, data):
     odd = data.draw(st.dictionaries(odd_names, odd_maps, max_size=3))

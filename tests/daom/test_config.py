@@ -96,8 +96,48 @@ def test_a_variable_reaches_into_a_signal_of_the_file(written):
     assert config.signals["ttft_s"].workload == "prompt_tokens"
 
 
+@pytest.mark.parametrize("text", [None, "alerts: {pending_s: 30}"], ids=["no file", "a file"])
+def test_a_variable_reaches_into_a_default_signal_and_leaves_all_others(written, text):
+    path = None if text is None else written(text)
+
+    config = load_config(path, {"DAOM_SIGNALS__TTFT_S__SLO_S": "2.5"})
+
+    expected = Config().model_dump()["signals"]
+    expected["ttft_s"]["slo_s"] = 2.5
+    assert config.model_dump()["signals"] == expected
+    assert list(config.signals) == list(Config().signals)
+
+
+def test_a_variable_adds_a_signal_to_those_of_the_defaults():
+    config = load_config(None, {"DAOM_SIGNALS__SEMANTIC_SCORE__TABLE": "steps"})
+
+    assert list(config.signals) == [*Config().signals, "semantic_score"]
+    assert config.signals["semantic_score"].table == "steps"
+
+
+def test_a_signal_of_a_file_keeps_nothing_of_the_defaults(written):
+    path = written("signals: {itl_s: {table: steps}}")
+
+    config = load_config(path, {"DAOM_SIGNALS__TTFT_S__SLO_S": "2.5"})
+
+    assert list(config.signals) == ["itl_s", "ttft_s"]
+    assert config.signals["itl_s"].workload is None
+
+
+def test_a_group_may_be_a_number(written):
+    assert load_config(written("kafka: {group: 7}"), {}).kafka.group == "7"
+    assert load_config(None, {"DAOM_KAFKA__GROUP": "7"}).kafka.group == "7"
+
+
+def test_commas_too_many_name_no_broker():
+    servers = {"DAOM_KAFKA__BOOTSTRAP_SERVERS": "b1:9092, ,b2:9092,"}
+
+    assert load_config(None, servers).kafka.bootstrap_servers == ("b1:9092", "b2:9092")
+
+
 @pytest.mark.parametrize(
-    "variable", ["PATH", "DAOM_CONFIG", "DAOM_TEST_KAFKA", "ALERTS__PENDING_S"]
+    "variable",
+    ["PATH", "DAOM_CONFIG", "DAOM_TEST_KAFKA", "DAOM_REQUIRE_SERVERS", "ALERTS__PENDING_S"],
 )
 def test_variables_of_others_are_left_alone(variable):
     assert load_config(None, {variable: "whatever"}) == Config()
@@ -129,6 +169,12 @@ BAD_FILES = {
     "a share of all": ("alerts: {fleet_share: 1}", "alerts.fleet_share", "1", "less than 1"),
     "no signal": ("signals: {}", "signals", "{}", "at least 1"),
     "no broker": ("kafka: {bootstrap_servers: []}", "kafka.bootstrap_servers", "[]", "at least 1"),
+    "a broker of no name": (
+        "kafka: {bootstrap_servers: ''}",
+        "kafka.bootstrap_servers",
+        "''",
+        "at least 1",
+    ),
     "spaces in a topic": ("kafka: {topic_prefix: a b}", "kafka.topic_prefix", "'a b'", "pattern"),
     "unknown preset": ("preset: best", "preset", "'best'", "'default', 'sits2026'"),
     "unknown table": ("signals: {a: {table: rows}}", "signals.a.table", "'rows'", "'requests'"),
@@ -193,6 +239,16 @@ BAD_VARIABLES = [
     ("DAOM_ALERTS__PENDING", "30", "alerts.pending", "unknown", "pending_s"),
     ("DAOM_ALERTS", "30", "alerts", "30", "dictionary"),
     ("DAOM_PRESET", "best", "preset", "'best'", "'default'"),
+    ("DAOM_ALERTZ", "30", "alertz", "unknown", "alerts, bridge"),
+    ("DAOM_ALERTZ__PENDING_S", "30", "alertz", "unknown", "alerts, bridge"),
+    ("DAOM_PENDING_S", "30", "pending_s", "unknown", "alerts, bridge"),
+    ("DAOM_ALERTS__PENDING_S__NOW", "30", "alerts.pending_s", "{'now': 30}", "number"),
+    ("DAOM_SIGNALS__TTFT_S", "5", "signals.ttft_s", "got 5", "dictionary"),
+    ("DAOM_SIGNALS__TTFT_S__SLO", "5", "signals.ttft_s.slo", "unknown", "slo_s, table"),
+    ("DAOM_SIGNALS", "{}", "signals", "{}", "at least 1"),
+    ("DAOM_KAFKA__BOOTSTRAP_SERVERS", "", "kafka.bootstrap_servers", "got ''", "at least 1"),
+    ("DAOM_KAFKA__BOOTSTRAP_SERVERS", " , ", "kafka.bootstrap_servers", "' , '", "at least 1"),
+    ("DAOM_KAFKA__BOOTSTRAP_SERVERS", "[]", "kafka.bootstrap_servers", "[]", "at least 1"),
 ]
 
 
@@ -258,12 +314,13 @@ def test_a_signal_is_named_after_its_column_unless_told_otherwise():
 def test_cell_settings_follow_the_configuration(written):
     text = (
         "time: {pane_s: 5, lateness_s: 2, max_ahead_s: 30}\nalerts: {silent_after_s: 90, "
-        "stalled_after_s: 80, pending_s: 7, resolve_s: 8, min_slowdown: 0.3}"
+        "forget_after_s: 900, stalled_after_s: 80, pending_s: 7, resolve_s: 8, min_slowdown: 0.3}"
     )
 
     settings = cell_settings(load_config(written(text), {}))
 
     assert (settings.pane_s, settings.lateness_s, settings.clock.max_ahead_s) == (5.0, 2.0, 30.0)
     assert (settings.silent_after_s, settings.stalled_after_s) == (90.0, 80.0)
+    assert (settings.wait_s, settings.forget_after_s) == (30.0, 900.0)
     assert (settings.alerts.drift.pending_s, settings.alerts.drift.resolve_s) == (7.0, 8.0)
     assert settings.drift.min_slowdown == 0.3

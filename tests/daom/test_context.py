@@ -186,6 +186,17 @@ def test_a_short_peak_is_seen_although_the_mean_hides_it():
     assert shift.now == pytest.approx(33.0 / 9.0)
 
 
+def test_a_peak_just_before_the_onset_counts_and_one_long_before_does_not():
+    level = usual([1.0] * 100)
+    for value in (9.0, 9.0, 9.0, *[1.0] * 8):
+        level.observe(value, calm=False)
+
+    assert level.shift(2).peak == 9.0
+    for _ in range(6):
+        level.observe(1.0, calm=False)
+    assert level.shift(2).peak == 1.0
+
+
 def test_only_the_newest_panes_are_kept():
     assert len(usual([1.0] * 500).recent) == 30
 

@@ -75,6 +75,18 @@ def test_an_engine_far_ahead_of_the_others_is_restamped_for_as_long_as_it_is(ahe
     assert state.now_s == T0 + 299.0
 
 
+@pytest.mark.parametrize("rate", [1.01, 1.5, 2.0, 10.0])
+@pytest.mark.parametrize("every_s", [1.0, 10.0])
+def test_a_clock_that_runs_fast_is_followed_no_further_than_it_may_be_ahead(rate, every_s):
+    state = running("a", "b", "c")
+
+    for s in (every_s * number for number in range(1, 400)):
+        for engine in "bc":
+            assert CLOCK.admit(state, engine, T0 + s, None) == T0 + s
+        assert CLOCK.admit(state, "a", T0 + rate * s, None) <= T0 + s + 60.0
+        assert T0 + s <= state.now_s <= T0 + s + 60.0
+
+
 def test_an_engine_a_little_ahead_is_believed():
     state = running("a", "b")
 
@@ -143,6 +155,17 @@ def test_a_tick_moves_the_clock_and_never_back():
     assert state.now_s == T0 + 600.0
     CLOCK.tick(state, T0 + 300.0)
     assert state.now_s == T0 + 600.0
+
+
+@pytest.mark.parametrize(
+    ("time_s", "now_s"), [(T0 + 30.0, T0 + 30.0), (T0 + DAY_S, T0 + 65.0), (T0 - 30.0, T0)]
+)
+def test_a_tick_is_not_believed_to_be_much_later_than_the_log_took_it(time_s, now_s):
+    state = running("a")
+
+    CLOCK.tick(state, time_s, T0 + 5.0)
+
+    assert state.now_s == now_s
 
 
 def test_a_tick_can_be_the_first_thing_heard():

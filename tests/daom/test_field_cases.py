@@ -3,11 +3,14 @@
 Each test generates a small fleet with the reporters' figures; the default preset judges it.
 """
 
+import msgspec
+import numpy as np
 import pytest
 
 from daom.config import Config
 from daom.events import SloThreshold
 from tests.daom.stories import (
+    ENGINES,
     LEARNED_MINUTES,
     Load,
     after_learning,
@@ -20,6 +23,7 @@ from tests.daom.stories import (
     silence,
     slower,
     story,
+    table,
     triggers,
     verdicts,
 )
@@ -96,6 +100,19 @@ def test_a_full_cache_is_named_as_the_cause_of_slow_tokens(full_cache):
     assert first_cause(full_cache) == "kv_cache_saturation"
 
 
+@pytest.mark.parametrize("minutes", [0.5, 5.0], ids=["for half a minute", "for good"])
+def test_a_cache_that_fills_all_at_once_is_the_cause_of_tokens_four_times_as_slow(minutes):
+    usual, full = filled(0.794, 107.0), filled(0.989, 440.0)
+    relieved = Load(itl=440.0 / 107.0, gauges={"kv_usage": 0.7, "waiting": 0.0})
+    jump = [chapter(minutes, full), chapter(5.0 - minutes, relieved)]
+
+    said = after_learning(chapter(3, usual), *jump, engines=ONE)
+
+    [cause, *_] = triggers(said)[0].causes
+    assert triggers(said)[0].labels["signal"] == "itl_s"
+    assert (cause.cause, "at its peak 0.989" in cause.evidence[0]) == ("kv_cache_saturation", True)
+
+
 # Healthy work for 13 minutes, then every request is preempted and added again: 0 tokens/s.
 
 
@@ -152,6 +169,90 @@ def test_a_tail_that_explodes_is_told_apart_from_its_body():
     assert (opened.state, opened.labels["severity"]) == ("firing", "critical")
     assert all(v.p99_s > 2.0 * v.threshold_s for v in drifting)
     assert all(v.evidence["p50_s"] < 1.5 * v.evidence["expected_p50_s"] for v in drifting)
+
+
+# The slowest twentieth becomes eight times as slow, the rest stays: a P99 above its threshold for
+# half an hour, which once raised its own threshold by what it had become.
+
+
+def slow_tail_of(steps, seed):
+    steady, tailed = Load(steps=steps), Load(steps=steps, tail=8.0)
+    return outputs(story(chapter(25, steady), chapter(15, tailed), engines=ONE, seed=seed))
+
+
+@pytest.fixture(scope="module", params=[1, 2, 3])
+def slow_tail(request):
+    return slow_tail_of(steps=30, seed=request.param)
+
+
+def test_a_slow_tail_never_loosens_its_own_threshold(slow_tail):
+    p99_s = {(v.series.key, v.event_time_s): v.p99_s for v in verdicts(slow_tail)}
+    moves = [o for o in slow_tail if isinstance(o, SloThreshold) and o.event_time_s > at(25)]
+
+    loosened = [m for m in moves if m.previous_s and m.threshold_s > m.previous_s]
+    exceeded = [m for m in loosened if p99_s[m.series.key, m.event_time_s] > m.previous_s]
+    assert exceeded == []
+
+
+def test_a_slow_tail_stays_above_its_threshold(slow_tail):
+    last = [v for v in verdicts(slow_tail, "ttft_s") if v.event_time_s > at(30)]
+
+    above = [v.p99_s > v.threshold_s for v in last]
+    assert sum(above) > 0.95 * len(above)
+
+
+def test_a_slow_tail_of_ten_steps_a_second_is_reported_within_three_minutes():
+    [opened] = moved(slow_tail_of(steps=100, seed=2))
+
+    assert (opened.state, opened.labels["severity"]) == ("firing", "critical")
+    assert at(25) < opened.event_time_s <= at(25 + 3)
+
+
+# Prompts of 600 tokens, give or take a fifth, become half as long again or twice as long, on every
+# engine, and first tokens come later in proportion. The service has not changed.
+
+
+def prompts_from(tokens_before, tokens_after, at_minute):
+    """The records of a fleet whose first tokens take as long as their prompts are."""
+    records = story(chapter(at_minute + 10, Load(steps=0)))
+    return [
+        with_prompts(r, tokens_before if r.start_s < at(at_minute) else tokens_after)
+        for r in records
+    ]
+
+
+def with_prompts(record, tokens):
+    rows = record.requests.rows
+    rng = np.random.default_rng((round(record.start_s), ENGINES.index(record.source.engine)))
+    prompt_tokens = np.ceil(tokens * rng.uniform(0.8, 1.2, rows))
+    ttft_s = prompt_tokens / 10_000.0 * rng.lognormal(0.0, 0.25, rows)
+    columns = {"prompt_tokens": prompt_tokens, "ttft_s": ttft_s}
+    return msgspec.structs.replace(record, requests=table(record.requests.end_s, **columns))
+
+
+@pytest.fixture(scope="module", params=[900.0, 1_200.0], ids=["half as long again", "twice"])
+def longer_prompts(request):
+    return outputs(prompts_from(600.0, request.param, at_minute=20), ONE_SIGNAL)
+
+
+def test_longer_prompts_are_never_the_services_doing(longer_prompts):
+    drifting = [v for v in verdicts(longer_prompts) if v.drifting is True]
+
+    assert len([v for v in drifting if v.series.engine is None]) >= 50
+    assert "service" not in {v.attribution for v in drifting}
+    assert all(v.workload_nats > v.service_nats for v in drifting)
+
+
+def test_longer_prompts_never_page_as_critical(longer_prompts):
+    assert {a.attribution for a in alerts(longer_prompts)} <= {"workload", "mixed"}
+    assert "critical" not in {a.labels["severity"] for a in alerts(longer_prompts)}
+
+
+def test_prompts_twice_as_long_are_information_at_most():
+    said = outputs(prompts_from(600.0, 1_200.0, at_minute=20), ONE_SIGNAL)
+
+    assert {v.attribution for v in verdicts(said) if v.drifting is True} == {"workload"}
+    assert {a.labels["severity"] for a in alerts(said, "firing")} <= {"info"}
 
 
 # A shift for good fires for weeks; single outliers fire; one speed-up fired three times.

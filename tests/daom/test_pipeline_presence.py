@@ -50,6 +50,25 @@ def test_an_engine_that_is_silent_for_less_is_not_reported():
     assert alerts(after_learning(calm(2), chapter(0.5, e2=None), calm(3))) == []
 
 
+def test_an_engine_that_is_silent_is_soon_not_judged_any_more():
+    said = verdicts(after_learning(calm(2), chapter(5, e2=None)), "itl_s")
+
+    later = [v for v in said if v.event_time_s > at(NOW + 2 + 1.5)]
+    assert {v.drifting for v in later if v.series.engine == "e2"} == {"insufficient"}
+    assert {v.drifting for v in later if v.series.engine != "e2"} == {False}
+
+
+@pytest.mark.parametrize("signal", ["ttft_s", "itl_s", "e2e_s"])
+def test_an_engine_that_is_idle_is_soon_not_judged_any_more(signal):
+    idle = Load(requests=0.0, steps=0, gauges={"running": 0.0})
+
+    said = verdicts(after_learning(calm(2), chapter(5, e2=idle)), signal)
+
+    later = [v for v in said if v.event_time_s > at(NOW + 2 + 1.5)]
+    assert {v.drifting for v in later if v.series.engine == "e2"} == {"insufficient"}
+    assert {v.drifting for v in later if v.series.engine in {"e1", "e3"}} == {False}
+
+
 def test_an_idle_engine_that_sends_its_gauges_is_neither_silent_nor_stalled():
     idle = Load(requests=0.0, steps=0, gauges={"running": 0.0})
 

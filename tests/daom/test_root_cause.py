@@ -123,6 +123,15 @@ def test_a_full_cache_is_blamed_before_the_queue_that_it_causes():
     assert ranked(shifts=shifts) == ["kv_cache_saturation", "queue_saturation"]
 
 
+def test_a_cache_that_was_full_for_a_moment_is_blamed_by_its_peak():
+    shifts = {"kv_usage": shift(0.79, 0.87, z=0.5, peak=0.989)}
+
+    [cause] = rank_causes(evidence("itl_s", shifts=shifts))
+
+    assert cause.cause == "kv_cache_saturation"
+    assert cause.evidence == ("kv_usage 0.79, at its peak 0.989",)
+
+
 # Changes
 
 

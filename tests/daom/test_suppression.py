@@ -114,6 +114,17 @@ def test_the_fleet_speaks_where_no_single_engine_could_be_judged():
     assert asked(FewEngines(0.5), alert(FLEET), judged=0) is None
 
 
+def test_what_a_few_engines_caused_stays_muted_once_they_have_gone():
+    muted = asked(FewEngines(0.5), alert(FLEET, muted_by="few_engines"), judged=2)
+
+    assert muted.rule == "few_engines"
+
+
+@pytest.mark.parametrize("muted_by", [None, "maintenance", "cooldown", "same_incident"])
+def test_what_another_rule_muted_is_not_held_to_come_from_a_few_engines(muted_by):
+    assert asked(FewEngines(0.5), alert(FLEET, muted_by=muted_by), judged=2) is None
+
+
 def test_engines_that_only_exceed_their_threshold_do_not_count_as_drifting():
     bursts = [alert(f"e{i}", drifting=False) for i in range(2, 5)]
 
@@ -177,6 +188,39 @@ def test_an_alert_that_comes_back_inside_the_cooldown_is_muted_until_it_ends(res
 
     assert (muted is not None) == mutes
     assert muted is None or muted.until_s == resolved_at_s + 300.0
+
+
+RELAPSES = [
+    # what resolved: name, engine, signal; muted?
+    ("LatencyDrift", "e1", "itl_s", True),
+    ("LatencyDrift", "e1", "ttft_s", True),
+    ("LatencyDrift", "e2", "itl_s", False),
+    ("LatencyDrift", FLEET, "itl_s", False),
+    ("EngineSilent", "e1", None, False),
+]
+
+
+@pytest.mark.parametrize(("name", "engine", "signal", "mutes"), RELAPSES)
+def test_the_cooldown_of_an_engine_holds_for_all_of_its_signals(name, engine, signal, mutes):
+    resolved = AlertLife(name=name, engine=engine, signal=signal, resolved_s=NOW_S - 100.0)
+
+    muted = asked(Cooldown(300.0), alert("e1", "ttft_s"), resolved)
+
+    why = "an alert of engine e1 resolved 100 s ago"
+    assert muted == (Muted("cooldown", why, NOW_S + 200.0) if mutes else None)
+
+
+def test_the_cooldown_of_the_fleet_holds_for_all_of_its_signals():
+    resolved = alert(FLEET, "itl_s", phase="inactive", resolved_s=NOW_S - 100.0)
+
+    assert asked(Cooldown(300.0), alert(FLEET, "ttft_s"), resolved).until_s == NOW_S + 200.0
+    assert asked(Cooldown(300.0), alert("e1", "ttft_s"), resolved) is None
+
+
+def test_the_newest_resolve_begins_the_cooldown():
+    ends = [alert("e1", signal, resolved_s=NOW_S - s) for signal, s in (("a", 400.0), ("b", 50.0))]
+
+    assert asked(Cooldown(300.0), alert("e1", "ttft_s"), *ends).until_s == NOW_S + 250.0
 
 
 # The order

@@ -63,6 +63,30 @@ CASES = {
     "a slower service does not loosen": (suspected("service"), 1.25, None, None),
     "a mixture does not loosen": (suspected("mixed"), 1.25, None, None),
     "a suspicion does not loosen": (suspected("none"), 1.25, None, None),
+    "a P99 above the threshold does not loosen it": (
+        score(expected_p99_s=1.1, p99_s=1.3),
+        1.25,
+        None,
+        None,
+    ),
+    "a P99 at the threshold is no excess": (
+        score(expected_p99_s=1.1, p99_s=1.25),
+        1.25,
+        1.375,
+        "the reference learned",
+    ),
+    "a P99 above the threshold may tighten it": (
+        score(expected_p99_s=0.8, p99_s=1.3),
+        1.25,
+        1.0,
+        "the reference learned",
+    ),
+    "a P99 that the traffic explains loosens": (
+        score(suspected=True, attribution="workload", expected_p99_s=2.0, p99_s=2.1),
+        1.25,
+        2.5,
+        "the workload shifted",
+    ),
     "a suspicion may tighten": (suspected("service", 0.8), 1.25, 1.0, "the reference learned"),
 }
 
@@ -90,6 +114,17 @@ scores = st.builds(
 @given(found=scores, in_force_s=st.floats(1e-3, 1e3))
 def test_while_the_service_is_suspected_the_threshold_never_loosens(found, in_force_s):
     move = POLICY(found, in_force_s)
+
+    assert move is None or move.threshold_s < in_force_s
+
+
+@given(expected_p99_s=st.floats(1e-3, 1e3), in_force_s=st.floats(1e-3, 1e3))
+def test_while_p99_is_above_it_nothing_but_traffic_loosens_the_threshold(
+    expected_p99_s, in_force_s
+):
+    calm = score(expected_p99_s=expected_p99_s, p99_s=1.01 * in_force_s)
+
+    move = POLICY(calm, in_force_s)
 
     assert move is None or move.threshold_s < in_force_s
 

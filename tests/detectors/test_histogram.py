@@ -181,6 +181,29 @@ def test_what_is_added_can_be_taken_away_again(one, other):
     np.testing.assert_array_equal(dense(first), dense(both.minus(second)))
 
 
+@FEW
+@given(one=float32s, other=float32s)
+def test_what_is_taken_away_leaves_no_empty_cells_and_its_operands_alone(one, other):
+    both = SparseCounts.sum_of([SparseCounts.of_cells(bin_index(part)) for part in (one, other)])
+    part = SparseCounts.of_cells(bin_index(other))
+    before = [array.copy() for array in (*both, *part)]
+
+    left = both.minus(part)
+
+    assert left.total == one.size
+    assert (left.counts > 0).all()
+    assert set(left.cells.tolist()) == set(bin_index(one).tolist())
+    for array, untouched in zip((*both, *part), before, strict=True):
+        np.testing.assert_array_equal(untouched, array)
+
+
+@pytest.mark.parametrize("samples", [1, 4_000, 5_000, 100_000])
+def test_however_many_values_are_counted_they_are_counted_alike(samples):
+    values = np.random.default_rng(samples).lognormal(-1.0, 2.0, samples).astype(np.float32)
+
+    np.testing.assert_array_equal(binned(values), dense(SparseCounts.of_cells(bin_index(values))))
+
+
 def test_counts_beyond_sixteen_bits_are_kept():
     sparse = SparseCounts.of_cells(np.zeros(70_000, np.int32))
 

@@ -305,3 +305,54 @@ def test_an_improvement_of_a_narrow_stream_is_seen():
 def test_a_reference_of_one_block_is_refused_since_there_is_nothing_to_compare_it_with():
     with pytest.raises(ValueError, match="reference_blocks=1"):
         KlDetector(reference_blocks=1)
+
+
+# Streams that end, and streams that were always thin
+
+
+@pytest.mark.parametrize("samples", [1, 5, 50])
+def test_a_stream_that_has_ended_is_soon_insufficient_and_not_judged_by_what_it_was(samples):
+    rng = np.random.default_rng(8)
+    usual = [lognormal(rng, samples) for _ in range(4 * CALM_PANES)]
+
+    found = scores(KlDetector(), [*usual, *[[]] * 200])
+
+    assert found[len(usual) - 1].drifting is False
+    after = [score.drifting for score in found[len(usual) :]]
+    first = after.index(None)
+    assert first <= 10
+    assert set(after[first:]) == {None}
+    assert found[len(usual) + first].why == f"no sample in the last {first + 1} panes"
+
+
+def test_a_stream_that_goes_on_after_a_pause_is_judged_again_at_once():
+    rng = np.random.default_rng(9)
+    usual = [lognormal(rng, 20) for _ in range(CALM_PANES)]
+
+    found = scores(KlDetector(), [*usual, *[[]] * 20, *usual[:20]])
+
+    assert found[CALM_PANES + 19].drifting is None
+    assert [score.drifting for score in found[CALM_PANES + 20 :]] == [False] * 20
+
+
+def test_a_drift_of_a_stream_that_has_ended_is_no_drift_any_more():
+    rng = np.random.default_rng(10)
+    calm = [lognormal(rng) for _ in range(CALM_PANES)]
+    slow = [lognormal(rng, factor=1.5) for _ in range(20)]
+
+    found = scores(KlDetector(), [*calm, *slow, *[[]] * 60])
+
+    assert found[CALM_PANES + 19].drifting is True
+    assert {score.drifting for score in found[-50:]} == {None}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_stream_of_one_sample_in_two_panes_is_judged_all_the_time(seed):
+    rng = np.random.default_rng(seed)
+
+    found = scores(KlDetector(), (lognormal(rng, rng.poisson(0.5)) for _ in range(3_000)))
+
+    first = next(number for number, score in enumerate(found) if score.drifting is not None)
+    judged = [score.drifting for score in found[first:]]
+    assert first < 1_700
+    assert judged.count(False) > 0.99 * len(judged)

@@ -65,6 +65,39 @@ def test_every_group_begins_with_its_own_first_bin(reference, window):
     assert partition.group_sizes.sum() == partition.bin_starts.size
 
 
+@FEW
+@given(
+    rows=st.lists(st.sampled_from([0, 5, 29, 30, 100, 2_000]), min_size=2, max_size=12).filter(
+        lambda rows: sum(rows) > 0
+    ),
+    window=windows,
+)
+def test_neighbours_are_joined_only_as_far_as_a_window_needs(rows, window):
+    partition = partition_by_workload(reference_of(rows), window)
+    padded = np.array(rows + [0] * (N_STRATA - len(rows)))
+    known, expected = padded >= MIN_KNOWN_SAMPLES, padded * window / padded.sum()
+
+    for group in range(partition.group_starts.size):
+        strata = np.flatnonzero(partition.group_of_stratum == group)
+        assert np.ptp(strata) == strata.size - 1
+        assert set(known[strata].tolist()) in ({True}, {False})
+        if known[strata[0]]:
+            # Without its last stratum a group of several would have been too small.
+            assert strata.size <= 4
+            assert strata.size == 1 or expected[strata[:-1]].sum() < 24.0
+
+
+def test_a_row_of_a_stratum_counts_in_the_group_that_the_stratum_was_joined_to():
+    reference = reference_of([100, 100, 100, 100])
+    partition = partition_by_workload(reference, 60.0)
+    cells = np.arange(4) * N_BINS
+
+    assert partition.groups(cells).tolist() == [0, 0, 1, 1]
+    assert partition.coarse(cells, np.array([1.0, 2.0, 3.0, 4.0]))[
+        partition.group_starts[:2]
+    ].tolist() == [3.0, 7.0]
+
+
 def groups(*rows_by_stratum, window=300.0):
     partition = partition_by_workload(reference_of(rows_by_stratum), window)
     return partition.group_of_stratum.tolist()[: len(rows_by_stratum)]

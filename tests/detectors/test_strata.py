@@ -35,6 +35,23 @@ def test_each_stratum_is_half_an_octave_of_the_workload(value, base):
     assert stratum(value, base) == by_counting(value, base)
 
 
+@FEW
+@given(
+    values=st.lists(st.floats(0.0, 2.0**40, width=32), min_size=2, max_size=50),
+    base=st.sampled_from(BASES),
+)
+def test_a_heavier_workload_is_never_in_a_lighter_stratum(values, base):
+    strata = stratum_index(np.sort(np.array(values, np.float32)), base)
+
+    assert (np.diff(strata) >= 0).all()
+    assert ((strata >= 0) & (strata < N_STRATA)).all()
+
+
+@pytest.mark.parametrize("tokens", [600.0, 5_000.0, 31.0])
+def test_half_as_much_again_is_in_another_stratum(tokens):
+    assert stratum(1.5 * tokens, 16.0) > stratum(tokens, 16.0)
+
+
 @pytest.mark.parametrize("base", BASES)
 def test_the_base_belongs_to_the_stratum_above_it(base):
     below = np.nextafter(np.float32(base), np.float32(0.0))
