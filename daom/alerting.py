@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from typing import Final
 
 from daom.conditions import DRIFT
 from daom.events import Alert, AlertState, Output, RcaTrigger, Suppression, digest, fingerprint
 from daom.lifecycle import AlertLife, Condition, Lifecycle, Wish
 from daom.root_cause import Evidence, rank_causes
 from daom.suppression import Muted, Rule, Surroundings, Window, objection
+
+_REMEMBER_S: Final = 86_400.0
+"""An alert that ended is remembered for so long: a relapse may come soon after."""
 
 EvidenceFor = Callable[[Condition, float], Evidence]
 """Gathers what is known about a condition whose onset is given."""
@@ -59,7 +64,7 @@ class AlertDesk:
         self,
         state: DeskState,
         conditions: Sequence[Condition],
-        judged: Mapping[str, int],
+        judged: Mapping[str, AbstractSet[str]],
         now_s: float,
         evidence_for: EvidenceFor,
     ) -> Iterator[Output]:
@@ -81,7 +86,7 @@ class AlertDesk:
         around = Surroundings(now_s, state.lives, state.maintenance, judged)
         for life, condition, wish in due:
             yield from self._move(life, condition, wish, around, evidence_for)
-            if life.phase == "inactive" and life.resolved_s is None:
+            if life.phase == "inactive" and now_s - (life.resolved_s or 0.0) > _REMEMBER_S:
                 state.lives.pop(condition.key, None)
 
     def _move(
@@ -121,6 +126,7 @@ class AlertDesk:
     ) -> Iterator[Output]:
         now_s = around.now_s
         muted = objection(condition, life, around, self._settings.rules)
+        life.objection = muted.rule if muted is not None else None
         if wish == "pend":
             # What a rule would mute anyway is not worth announcing.
             if condition.drifting and not life.announced and muted is None:
@@ -137,7 +143,7 @@ class AlertDesk:
     @staticmethod
     def _end(life: AlertLife) -> None:
         life.phase, life.clear_since_s, life.muted_by = "inactive", None, None
-        life.attribution = "none"
+        life.attribution, life.objection, life.worse_since_s = "none", None, None
         life.drifting = life.announced = False
 
     def _mute(

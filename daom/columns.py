@@ -95,9 +95,9 @@ def refuse(kind: str, field: str, got: object, allowed: str) -> NoReturn:
 def _check_names(raw: dict[Any, Any], field: str) -> None:
     if len(raw) > MAX_COLUMNS:
         refuse("too_large", field, f"{len(raw)} names", f"at most {MAX_COLUMNS} are allowed")
-    wrong = next((name for name in raw if not isinstance(name, str)), None)
-    if wrong is not None:
-        refuse("wrong_type", field, wrong, "names are words")
+    for name in raw:
+        if not isinstance(name, str):
+            refuse("wrong_type", field, name, "names are words")
 
 
 def as_number(value: object) -> float | None:

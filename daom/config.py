@@ -184,7 +184,7 @@ class WorkerConfig(Section):
 class BridgeConfig(Section):
     """The Alertmanager bridge."""
 
-    alertmanagers: Words = ("http://localhost:9093",)
+    alertmanagers: Annotated[Words, Field(min_length=1)] = ("http://localhost:9093",)
     """Base URL of every replica: each is sent every alert."""
     resend_s: Seconds = 60.0
     """A firing alert is sent again so often."""
@@ -288,11 +288,7 @@ def _scalar(text: str) -> object:
 def _explain(fault: Mapping[str, Any], path: Path | None, origins: Mapping[str, str]) -> str:
     field = ".".join(str(part) for part in fault["loc"])
     origin = next(
-        (
-            v
-            for name, v in origins.items()
-            if field.startswith(name) or name.startswith(field + ".")
-        ),
+        (v for name, v in origins.items() if _is_within(field, name) or _is_within(name, field)),
         None,
     )
     where = f"environment variable {origin}" if origin else str(path or "configuration")
@@ -304,6 +300,10 @@ def _explain(fault: Mapping[str, Any], path: Path | None, origins: Mapping[str, 
         message = fault["msg"].removeprefix("Value error, ")
         return f"{where}: {field}: {message}" if field else f"{where}: {message}"
     return f"{where}: {field}: got {fault['input']!r:.80}; {fault['msg']}"
+
+
+def _is_within(field: str, section: str) -> bool:
+    return field == section or field.startswith(section + ".")
 
 
 def _fields_at(loc: tuple[object, ...]) -> list[str]:

@@ -31,12 +31,16 @@ class ClockState:
     Attributes:
         leader: The engine that is furthest ahead, and when it is.
         second_s: Where the furthest of the others is; None while there is only one.
+        own_s: How far each engine is, as far as it is believed.
+        newest: The engine that the newest record was of.
         leaps: Engines whose claims are not believed yet.
     """
 
     now_s: float | None = None
     leader: tuple[str, float] | None = None
     second_s: float | None = None
+    own_s: dict[str, float] = field(default_factory=dict)
+    newest: str | None = None
     leaps: dict[str, Leap] = field(default_factory=dict)
 
     def others_s(self, engine: str) -> float | None:
@@ -47,6 +51,7 @@ class ClockState:
 
     def note(self, engine: str, time_s: float) -> None:
         """Note that ``engine`` has come to ``time_s``."""
+        self.own_s[engine] = max(time_s, self.own_s.get(engine, time_s))
         if self.leader is None or self.leader[0] == engine:
             self.leader = (engine, time_s if self.leader is None else max(self.leader[1], time_s))
         elif time_s > self.leader[1]:
@@ -74,14 +79,27 @@ class CellClock:
         for other, leap in state.leaps.items():
             leap.others_heard |= other != engine
         others_s = state.others_s(engine)
-        if others_s is not None and claimed_s > others_s + self.max_ahead_s:
-            if not self._believes_leap(state, engine, claimed_s):
-                return min(claimed_s, max(state.now_s or 0.0, others_s))
-            state.leaps.clear()
+        believed_s = claimed_s
+        if others_s is not None and self._is_leap(state, engine, claimed_s, others_s):
+            if self._believes_leap(state, engine, claimed_s):
+                state.leaps.clear()
+            else:
+                believed_s = others_s
         elif state.leaps:
             state.leaps.pop(engine, None)
-        state.note(engine, claimed_s)
-        return claimed_s
+        state.newest = engine
+        state.note(engine, believed_s)
+        return believed_s
+
+    def _is_leap(self, state: ClockState, engine: str, claimed_s: float, others_s: float) -> bool:
+        """Return whether the engine is far beyond others that are alive, or has jumped.
+
+        An engine that goes on step by step while no other is heard is alone, not ahead.
+        """
+        if claimed_s <= others_s + self.max_ahead_s:
+            return False
+        jumped = claimed_s > state.own_s.get(engine, others_s) + self.max_ahead_s
+        return jumped or state.newest != engine
 
     def _believes_leap(self, state: ClockState, engine: str, claimed_s: float) -> bool:
         confirmed = any(

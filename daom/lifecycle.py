@@ -8,13 +8,16 @@ as it is.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Final, Literal
 
 from daom.events import Attribution
 
 Severity = Literal["info", "warning", "critical"]
 SEVERITIES: tuple[Severity, ...] = ("info", "warning", "critical")
 Phase = Literal["inactive", "pending", "firing"]
+_ESCALATION: Final = 2.0
+"""Pending times that a worsening must last: a bad moment stays in the window for about one."""
+
 Wish = Literal["pend", "fire", "escalate", "resolve", "fade"]
 """The move that is due. ``pend``: still pending."""
 
@@ -65,7 +68,9 @@ class AlertLife:
         since_s: When its condition began.
         critical_since_s: Since when it has been critical without a break.
         announced: Its pending state has been published.
-        muted_by: The rule that keeps it from firing.
+        muted_by: The rule that has been published as muting it.
+        objection: The rule that would mute it now.
+        worse_since_s: Since when it has been worse than what it fired with, without a break.
     """
 
     name: str
@@ -79,6 +84,8 @@ class AlertLife:
     drifting: bool = False
     announced: bool = False
     muted_by: str | None = None
+    objection: str | None = None
+    worse_since_s: float | None = None
     clear_since_s: float | None = None
     resolved_s: float | None = None
 
@@ -128,15 +135,22 @@ class Lifecycle:
         return "fire" if now_s - life.since_s >= self.pending_s else "pend"
 
     def _severity(self, life: AlertLife, condition: Condition, now_s: float) -> Severity:
-        """Return the severity to fire with: critical only if half the pending time was."""
+        """Return the severity to fire with: critical only if it has been for long enough.
+
+        That is half the pending time; and for what has been muted for longer, as long as an
+        escalation takes.
+        """
         since_s = life.critical_since_s
-        if since_s is None or now_s - since_s >= 0.5 * self.pending_s:
+        fresh = now_s - life.since_s <= _ESCALATION * self.pending_s
+        needed_s = (0.5 if fresh else _ESCALATION) * self.pending_s
+        if since_s is None or now_s - since_s >= needed_s:
             return condition.severity
         return "warning"
 
     def _has_worsened(self, life: AlertLife, condition: Condition, now_s: float) -> bool:
-        """Return whether it has been worse than it fired with, for as long as it was pending."""
+        """Return whether it has been worse than it fired with, twice as long as it was pending."""
         if SEVERITIES.index(condition.severity) <= SEVERITIES.index(life.severity):
+            life.worse_since_s = None
             return False
-        since_s = life.critical_since_s
-        return since_s is None or now_s - since_s >= self.pending_s
+        life.worse_since_s = now_s if life.worse_since_s is None else life.worse_since_s
+        return now_s - life.worse_since_s >= _ESCALATION * self.pending_s

@@ -69,7 +69,7 @@ class _Cycle:
 
     now_s: float
     conditions: list[Condition] = field(default_factory=list)
-    judged: dict[str, int] = field(default_factory=dict)
+    judged: dict[str, set[str]] = field(default_factory=dict)
     agitated: set[str] = field(default_factory=set)
 
     def note(self, condition: Condition, score: DriftScore) -> None:
@@ -207,6 +207,7 @@ class Cell:
     def _forget(self, name: str, stopped_s: float) -> None:
         """Forget an engine; batches of it that are still on their way do not bring it back."""
         self.state.engines.pop(name, None)
+        self.state.clock.own_s.pop(name, None)
         self.state.stopped.pop(name, None)
         self.state.stopped[name] = stopped_s
         while len(self.state.stopped) > _MAX_CHANGES:
@@ -307,7 +308,8 @@ class Cell:
                 pane = series.panes.pop(number) if number in series.panes else None
                 closed.append(signal.detector.new_pane() if pane is None else pane)
                 yield from self._judge(name, signal, series, closed[-1], cycle)
-                cycle.judged[signal.name] = cycle.judged.get(signal.name, 0) + series.judged
+                if series.judged:
+                    cycle.judged.setdefault(signal.name, set()).add(name)
         together = signal.detector.new_pane()
         together.merge(*closed)
         yield from self._judge(None, signal, self.state.fleet[signal.name], together, cycle)

@@ -9,6 +9,7 @@ A rule sees an alert that is about to fire and what else is known of its cell, a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Final
 
@@ -42,13 +43,13 @@ class Surroundings:
         now_s: Event time.
         lives: Every alert of the cell by its key, as it stands.
         maintenance: Windows that somebody announced.
-        judged: Number of engines that have been judged, by signal.
+        judged: The engines that are there and have been judged, by signal.
     """
 
     now_s: float
     lives: Mapping[str, AlertLife]
     maintenance: Sequence[Window]
-    judged: Mapping[str, int]
+    judged: Mapping[str, AbstractSet[str]]
 
     def firing(self, name: str, engine: str | None) -> list[AlertLife]:
         """Return the firing alerts of ``name`` and ``engine`` (None: the fleet's)."""
@@ -65,14 +66,15 @@ class Surroundings:
         """
         if condition.signal is None:
             return 0.0
+        judged = self.judged.get(condition.signal, frozenset())
         drifting = sum(
             life.drifting
             for life in self.lives.values()
             if life.name == condition.name
             and life.signal == condition.signal
-            and life.engine is not None
+            and life.engine in judged
         )
-        return drifting / max(1, self.judged.get(condition.signal, 0), drifting)
+        return drifting / max(1, len(judged))
 
 
 _FEW_ENGINES: Final = "few_engines"
@@ -129,15 +131,15 @@ class FewEngines:
             return None
         share = around.drifting_share(condition)
         # What came from one engine is in the fleet's window for a while after that engine has gone.
-        remains = share == 0.0 and life.muted_by == _FEW_ENGINES
+        remains = share == 0.0 and life.objection == _FEW_ENGINES
         if not remains and not 0.0 < share <= self.share:
             return None
         return Muted(_FEW_ENGINES, f"{share:.0%} of the engines drift: their own alerts say which")
 
 
-def same_incident(condition: Condition, life: AlertLife, around: Surroundings) -> Muted | None:  # noqa: ARG001
+def same_incident(condition: Condition, life: AlertLife, around: Surroundings) -> Muted | None:
     """Mute a further signal of a scope that already has an alert at least as severe."""
-    rank = SEVERITIES.index(condition.severity)
+    rank = SEVERITIES.index(life.severity)
     for scope in dict.fromkeys((condition.engine, None)):
         for other in around.firing(condition.name, scope):
             if other.signal != condition.signal and SEVERITIES.index(other.severity) >= rank:

@@ -223,3 +223,43 @@ def test_one_engine_among_three_cannot_drag_the_clock(wrong):
             CLOCK.admit(state, engine, T0 + s, None)
 
     assert state.now_s <= T0 + len(wrong) + 60.0
+
+
+def admitted(timed, max_ahead_s=60.0):
+    """What is believed of each of (engine, claimed time), and the clock."""
+    clock, state = CellClock(max_ahead_s), ClockState()
+    return [clock.admit(state, engine, time_s, None) for engine, time_s in timed], state
+
+
+def test_the_last_engine_alive_goes_on_and_is_believed():
+    """The others' last word must not hold it back."""
+    together = [(engine, 10.0 * step) for step in range(1, 7) for engine in ("e1", "e2")]
+    alone = [("e1", 10.0 * step) for step in range(7, 200)]
+
+    believed, state = admitted(together + alone)
+
+    assert believed == [time_s for _, time_s in together + alone]
+    assert state.now_s == 1_990.0
+
+
+def test_a_clock_that_runs_fast_neither_drags_the_other_engine_along_nor_stops_it():
+    story = [
+        claim for step in range(1, 400) for claim in (("fast", 20.0 * step), ("right", 10.0 * step))
+    ]
+
+    believed, state = admitted(story)
+
+    assert believed[1::2] == [time_s for engine, time_s in story if engine == "right"]
+    assert state.now_s <= 10.0 * 399 + 60.0
+
+
+def test_an_engine_whose_clock_is_far_behind_does_not_stop_the_cell():
+    story = [
+        claim
+        for step in range(20, 400)
+        for claim in (("right", 10.0 * step), ("behind", 10.0 * step - 90.0))
+    ]
+
+    _, state = admitted(story)
+
+    assert state.now_s >= 10.0 * 399 - 100.0

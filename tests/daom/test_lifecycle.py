@@ -94,13 +94,13 @@ STORIES = {
         [SLOW, SLOW, SLOW, *[UNKNOWN] * 20],
         ["pend", "pend", "fire", *[None] * 20],
     ),
-    "escalates once, when it has been worse for a minute": (
-        [SLOW, SLOW, SLOW, CRITICAL, CRITICAL, CRITICAL, CRITICAL],
-        ["pend", "pend", "fire", None, None, "escalate", None],
+    "escalates once, when it has been worse for two minutes": (
+        [SLOW, SLOW, SLOW, *[CRITICAL] * 6],
+        ["pend", "pend", "fire", *[None] * 4, "escalate", None],
     ),
     "a moment that is worse is no escalation": (
-        [SLOW, SLOW, SLOW, CRITICAL, CRITICAL, SLOW, CRITICAL],
-        ["pend", "pend", "fire", *[None] * 4],
+        [SLOW, SLOW, SLOW, CRITICAL, CRITICAL, CRITICAL, SLOW, CRITICAL, CRITICAL],
+        ["pend", "pend", "fire", *[None] * 6],
     ),
     "never de-escalates": (
         [CRITICAL, CRITICAL, CRITICAL, SLOW, MILD],

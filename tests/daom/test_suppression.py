@@ -39,7 +39,8 @@ def about(life, severity="warning"):
 
 def surroundings(*lives, judged=3, windows=()):
     by_key = {about(life).key: life for life in lives}
-    return Surroundings(NOW_S, by_key, windows, {"ttft_s": judged, "itl_s": judged})
+    engines = {f"e{number}" for number in range(judged)}
+    return Surroundings(NOW_S, by_key, windows, {"ttft_s": engines, "itl_s": engines})
 
 
 def asked(rule, life, *others, severity="warning", **around):
@@ -115,14 +116,14 @@ def test_the_fleet_speaks_where_no_single_engine_could_be_judged():
 
 
 def test_what_a_few_engines_caused_stays_muted_once_they_have_gone():
-    muted = asked(FewEngines(0.5), alert(FLEET, muted_by="few_engines"), judged=2)
+    muted = asked(FewEngines(0.5), alert(FLEET, objection="few_engines"), judged=2)
 
     assert muted.rule == "few_engines"
 
 
 @pytest.mark.parametrize("muted_by", [None, "maintenance", "cooldown", "same_incident"])
 def test_what_another_rule_muted_is_not_held_to_come_from_a_few_engines(muted_by):
-    assert asked(FewEngines(0.5), alert(FLEET, muted_by=muted_by), judged=2) is None
+    assert asked(FewEngines(0.5), alert(FLEET, objection=muted_by), judged=2) is None
 
 
 def test_engines_that_only_exceed_their_threshold_do_not_count_as_drifting():
@@ -157,7 +158,7 @@ def test_a_further_signal_of_an_incident_is_muted_unless_it_is_worse(
 ):
     other = alert(engine, signal, phase="firing", severity=firing)
 
-    muted = asked(same_incident, alert("e1"), other, severity=wants)
+    muted = asked(same_incident, alert("e1", severity=wants), other)
 
     assert (muted is not None) == mutes
 
