@@ -138,11 +138,15 @@ class FewEngines:
 
 
 def same_incident(condition: Condition, life: AlertLife, around: Surroundings) -> Muted | None:
-    """Mute a further signal of a scope that already has an alert at least as severe."""
+    """Mute a further signal of a scope that already has an alert at least as severe.
+
+    One that is about to escalate counts as what it will be.
+    """
     rank = SEVERITIES.index(life.severity)
     for scope in dict.fromkeys((condition.engine, None)):
         for other in around.firing(condition.name, scope):
-            if other.signal != condition.signal and SEVERITIES.index(other.severity) >= rank:
+            other_rank = SEVERITIES.index(other.severity) + (other.worse_since_s is not None)
+            if other.signal != condition.signal and other_rank >= rank:
                 whose = f"engine {scope}" if scope else "the fleet"
                 return Muted("same_incident", f"{other.signal} of {whose} is already firing")
     return None

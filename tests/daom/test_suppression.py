@@ -163,6 +163,14 @@ def test_a_further_signal_of_an_incident_is_muted_unless_it_is_worse(
     assert (muted is not None) == mutes
 
 
+def test_an_alert_that_is_about_to_escalate_speaks_for_the_others_already():
+    other = alert("e1", "itl_s", phase="firing", severity="warning", worse_since_s=NOW_S - 10.0)
+
+    muted = asked(same_incident, alert("e1", severity="critical"), other)
+
+    assert muted == Muted("same_incident", "itl_s of engine e1 is already firing")
+
+
 @pytest.mark.parametrize("phase", ["pending", "inactive"])
 def test_an_alert_that_does_not_fire_mutes_no_other(phase):
     other = alert("e1", "itl_s", phase=phase)
