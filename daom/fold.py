@@ -6,7 +6,8 @@ out. Which cells exist is found out from the records.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -68,8 +69,12 @@ class Fold:
 
     def counters(self) -> dict[str, int]:
         """Return what the cells have counted, added up."""
-        total: dict[str, int] = {}
-        for cell in self.cells.values():
-            for name, value in cell.state.counters.items():
-                total[name] = total.get(name, 0) + value
-        return total
+        return add_counts(cell.state.counters for cell in self.cells.values())
+
+
+def add_counts(counts: Iterable[dict[str, int]]) -> dict[str, int]:
+    """Return the sum of several counters, name by name."""
+    total: Counter[str] = Counter()
+    for each in counts:
+        total.update(each)
+    return dict(total)

@@ -46,14 +46,6 @@ def replay(values: Iterable[Sourced], fold: Fold, tally: Tally) -> Iterator[Outp
     tally.counted = fold.counters()
 
 
-def add_counts(counts: Iterable[dict[str, int]]) -> dict[str, int]:
-    """Return the sum of several folds' counters."""
-    total: Counter[str] = Counter()
-    for each in counts:
-        total.update(each)
-    return dict(total)
-
-
 def _note(folded: Folded, where: str, tally: Tally) -> Iterator[Output | Fault]:
     tally.records += folded.record is not None
     for fault in folded.faults:

@@ -187,9 +187,9 @@ class KlDetector:
         state.window.append(counts)
         samples = sum(pane.total for pane in state.window)
         if len(state.window) >= self._window_panes and samples >= self._window_samples:
-            state.blocks.append(Sample.of(state.window).sparse)
+            state.blocks.append(SparseCounts.sum_of(state.window))
             state.window.clear()
-        total = Sample.of([*state.blocks, *state.window]).sparse
+        total = SparseCounts.sum_of([*state.blocks, *state.window])
         if not self._enough(state.blocks):
             why = (
                 f"learning: {len(state.blocks)} of {self._reference_blocks} blocks, "

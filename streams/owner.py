@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -228,26 +228,27 @@ class Owner:
         partition: int | None,
         headers: Headers,
     ) -> None:
-        if self._failure is not None:
-            raise self._failure
-        try:
+        with self._unless_failed():
             self._in_flight.append(await self._ports.send(topic, key, value, partition, headers))
-            if len(self._in_flight) >= _MAX_IN_FLIGHT:
-                await self._arrive()
-        except BaseException as error:
-            self._failure = self._failure or error
-            raise
+        if len(self._in_flight) >= _MAX_IN_FLIGHT:
+            await self._arrive()
 
     async def _arrive(self) -> None:
-        """Wait until everything sent has arrived; after a failure nothing is ever saved again."""
+        """Wait until everything sent has arrived."""
+        with self._unless_failed():
+            await asyncio.gather(*self._in_flight)
+        self._in_flight.clear()
+
+    @contextmanager
+    def _unless_failed(self) -> Iterator[None]:
+        """Refuse after a failure, and remember one: then nothing is ever sent or saved again."""
         if self._failure is not None:
             raise self._failure
         try:
-            await asyncio.gather(*self._in_flight)
+            yield
         except BaseException as error:
             self._failure = error
             raise
-        self._in_flight.clear()
 
     # State goes out
 

@@ -21,9 +21,9 @@ from daom.cli.summary import ReplaySummary, print_summary
 from daom.codec import encode_output
 from daom.config import Config, Preset
 from daom.events import Output
-from daom.fold import Fold
+from daom.fold import Fold, add_counts
 from daom.presets import cell_settings
-from daom.replay import Fault, Sourced, Tally, add_counts, replay
+from daom.replay import Fault, Sourced, Tally, replay
 from daom.topics import Topics
 
 _TOPIC = "topic:"

@@ -35,7 +35,6 @@ class SeriesSummary:
 
     verdicts: int = 0
     drifting: int = 0
-    insufficient: int = 0
     newest: DriftVerdict | None = None
     state: str = ""
 
@@ -61,7 +60,6 @@ class ReplaySummary:
                 known = self.series.setdefault(output.series, SeriesSummary())
                 known.verdicts += 1
                 known.drifting += output.drifting is True
-                known.insufficient += output.drifting == "insufficient"
                 known.newest = output
             case Suppression():
                 self.muted[output.rule] += 1
