@@ -124,7 +124,6 @@ class Baseline:
         overall: The bins for latency alone.
         dispersions: How its own blocks differ from it.
         block_samples: Samples in a typical block.
-        learned_s: When it was learned.
     """
 
     counts: SparseCounts
@@ -132,7 +131,6 @@ class Baseline:
     overall: Partition
     dispersions: Dispersions
     block_samples: float
-    learned_s: float
     fresh: SparseCounts = field(default_factory=SparseCounts.empty)
     fresh_panes: int = 0
 
@@ -216,7 +214,7 @@ def yardstick(counts: SparseCounts, by_workload: Partition, overall: Partition) 
     )
 
 
-def learn_baseline(blocks: list[SparseCounts], learned_s: float) -> Baseline:
+def learn_baseline(blocks: list[SparseCounts]) -> Baseline:
     """Return the reference that ``blocks`` (two or more) make, each as large as a window."""
     sample = Sample.of(blocks)
     block_samples = sample.sparse.total / len(blocks)
@@ -232,7 +230,6 @@ def learn_baseline(blocks: list[SparseCounts], learned_s: float) -> Baseline:
         overall=overall,
         dispersions=dispersions,
         block_samples=block_samples,
-        learned_s=learned_s,
     )
 
 

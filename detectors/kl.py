@@ -202,7 +202,7 @@ class KlDetector:
         self, state: KlState, counts: SparseCounts, end_s: float, learned: str, why: str
     ) -> DriftScore:
         """Make the blocks the reference, and begin to judge by it."""
-        state.baseline = learn_baseline(state.blocks, end_s)
+        state.baseline = learn_baseline(state.blocks)
         state.blocks.clear()
         state.window.clear()
         state.block_panes = state.tainted_panes = 0

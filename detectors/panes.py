@@ -11,10 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from detectors.histogram import N_BINS, SparseCounts, bin_index
-from detectors.strata import N_STRATA, stratum_index
-
-N_CELLS: Final = N_STRATA * N_BINS
-"""Cells of a stratified histogram: stratum times bin. They fit 16 bits."""
+from detectors.strata import stratum_index
 
 _COMPACT_AT: Final = 16_384
 

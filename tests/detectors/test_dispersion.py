@@ -165,7 +165,7 @@ def excesses(rho, seed, blocks=300, level=1e-3):
     """Of how many calm blocks a statistic exceeds: by plain chi-square, and by dispersion."""
     cut = correlated(rho, seed, 120 * (10 + blocks)).reshape(-1, 120)
     counts = [SparseCounts.of_cells(bin_index(block)) for block in cut]
-    baseline = learn_baseline(counts[:10], 0.0)
+    baseline = learn_baseline(counts[:10])
     reference = yardstick(baseline.counts, baseline.by_workload, baseline.overall)
     plain = dispersed = 0
     for block in counts[10:]:

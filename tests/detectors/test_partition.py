@@ -6,7 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from detectors.histogram import N_BINS, SparseCounts, bin_index
-from detectors.panes import N_CELLS
 from detectors.partition import (
     MIN_KNOWN_SAMPLES,
     partition_by_workload,
@@ -14,6 +13,7 @@ from detectors.partition import (
 )
 from detectors.strata import N_STRATA
 
+N_CELLS = N_STRATA * N_BINS
 FEW = settings(max_examples=60, derandomize=True, deadline=None)
 
 
