@@ -7,7 +7,6 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Final
 
-from daom.conditions import DRIFT
 from daom.events import Alert, AlertState, Output, RcaTrigger, Suppression, digest, fingerprint
 from daom.lifecycle import AlertLife, Condition, Lifecycle, Wish
 from daom.root_cause import Evidence, rank_causes
@@ -80,8 +79,8 @@ class AlertDesk:
                     continue
                 life = AlertLife(condition.name, condition.engine, condition.signal)
                 state.lives[condition.key] = life
-            is_drift = condition.name == DRIFT
-            lifecycle = self._settings.drift if is_drift else self._settings.presence
+            is_presence = condition.signal is None
+            lifecycle = self._settings.presence if is_presence else self._settings.drift
             due.append((life, condition, lifecycle.advance(life, condition, now_s)))
         around = Surroundings(now_s, state.lives, state.maintenance, judged)
         for life, condition, wish in due:
@@ -137,7 +136,7 @@ class AlertDesk:
         else:
             life.phase, life.muted_by = "firing", None
             yield self._alert("firing", life, condition, now_s)
-            if condition.name == DRIFT and self._settings.root_cause_after_s is None:
+            if condition.signal is not None and self._settings.root_cause_after_s is None:
                 yield self.trigger(condition, life.since_s, now_s, evidence_for)
 
     @staticmethod

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final
 
 from daom.engine import EngineState
-from daom.lifecycle import AlertLife, Condition, Severity
+from daom.lifecycle import DRIFT, AlertLife, Condition, Severity
+from daom.series import saturation
 from detectors.protocol import DriftScore
 
-DRIFT: Final = "LatencyDrift"
 ENGINE_SILENT: Final = "EngineSilent"
 ENGINE_STALLED: Final = "EngineStalled"
 CELL_SILENT: Final = "CellSilent"
 
+CEILING: Final = "LatencyCeiling"
+MEASUREMENT_CHANGE: Final = "measurement_change"
+"""A remark on a drift: what is measured has changed, not the service."""
+
+_LINGERING: Final = 0.75
+"""Of the slowdown that raises an alert: from here on it does not resolve."""
 _STALL_REQUESTS: Final = 3.0
 """An engine that reports requests only is stalled after this many of its longest requests,"""
 _STALL_REQUESTS_MIN_S: Final = 300.0
@@ -35,9 +43,19 @@ class DriftRules:
     threshold_alone: bool = False
 
     def condition(
-        self, engine: str | None, signal: str, score: DriftScore, threshold_s: float | None
+        self,
+        engine: str | None,
+        signal: str,
+        score: DriftScore,
+        threshold_s: float | None,
+        remarks: Mapping[str, str] = MappingProxyType({}),
     ) -> Condition:
-        """Return what ``score`` says about the drift alert of one series."""
+        """Return what ``score`` says about the drift alert of one series.
+
+        Args:
+            remarks: Further annotations. Where one says that the measurement has changed, nobody is
+                paged for it.
+        """
         exceeds = _exceeds(score, threshold_s)
         drifts = self._raises(score, threshold_s)
         return Condition(
@@ -45,11 +63,11 @@ class DriftRules:
             engine=engine,
             signal=signal,
             active=None if score.drifting is None else drifts or exceeds,
-            clear=not exceeds and not (score.suspected and score.direction == "slower"),
-            severity=self._severity(score),
+            clear=not exceeds and not self._lingers(score),
+            severity="info" if MEASUREMENT_CHANGE in remarks else self._severity(score),
             attribution=score.attribution,
             drifting=drifts,
-            annotations=_describe(engine, signal, score, threshold_s),
+            annotations=_describe(engine, signal, score, threshold_s) | dict(remarks),
         )
 
     def _raises(self, score: DriftScore, threshold_s: float | None) -> bool:
@@ -60,6 +78,11 @@ class DriftRules:
             return _exceeds(score, threshold_s)
         slower = score.drifting and score.direction == "slower"
         return slower and score.slowdown >= self.min_slowdown
+
+    def _lingers(self, score: DriftScore) -> bool:
+        """Return whether something is left of a slowdown that matters."""
+        slower = score.suspected and score.direction == "slower"
+        return slower and score.slowdown >= _LINGERING * self.min_slowdown
 
     def _severity(self, score: DriftScore) -> Severity:
         if score.attribution == "workload":
@@ -90,13 +113,49 @@ def _describe(
         "service_nats": score.service_nats,
     }
     words |= {name: f"{value:.6g}" for name, value in numbers.items() if value is not None}
-    return words | {"attribution": score.attribution, "samples": str(score.samples)}
+    words |= {"attribution": score.attribution, "samples": str(score.samples)}
+    return words | _body_and_tail(score)
+
+
+def _body_and_tail(score: DriftScore) -> dict[str, str]:
+    """Return how far the middle and the tail are from what was expected, each by itself."""
+    found = {}
+    p50_s, expected_p50_s = (score.evidence.get(name) for name in ("p50_s", "expected_p50_s"))
+    if p50_s is not None and expected_p50_s is not None:
+        found["body"] = f"P50 {p50_s:.3g} s, expected {expected_p50_s:.3g} s"
+    if score.p99_s is not None and score.expected_p99_s is not None:
+        found["tail"] = f"P99 {score.p99_s:.3g} s, expected {score.expected_p99_s:.3g} s"
+    unresolved = saturation(score.evidence)
+    return found | ({"tail": unresolved} if unresolved else {})
 
 
 def _against_reference(slowdown: float) -> str:
     if slowdown >= 1.0:
         return f"{1.0 + slowdown:.3g} times its reference"
     return f"{abs(slowdown):.0%} {'above' if slowdown >= 0.0 else 'below'} its reference"
+
+
+def ceiling_condition(
+    engine: str | None, signal: str, score: DriftScore, ceiling_s: float
+) -> Condition:
+    """Return whether P99 is surely above its ceiling, or has come to be above it as a habit."""
+    least_s = max(score.evidence.get("p99_least_s", 0.0), score.expected_p99_s or 0.0)
+    above = least_s > ceiling_s
+    whose = f"engine {engine}" if engine else "the fleet"
+    return Condition(
+        name=CEILING,
+        engine=engine,
+        signal=signal,
+        active=None if score.drifting is None else above,
+        clear=not above,
+        severity="critical",
+        attribution=score.attribution,
+        annotations={
+            "summary": f"P99 of {signal} of {whose} is {least_s:.3g} s or more, "
+            f"above its ceiling of {ceiling_s:.3g} s",
+            "ceiling_s": f"{ceiling_s:.6g}",
+        },
+    )
 
 
 def silence_condition(

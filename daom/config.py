@@ -74,10 +74,15 @@ class SignalConfig(Section):
     """The column; the signal's own name unless given."""
     workload: str | None = None
     """The column that explains it: rows are compared with rows of like workload."""
+    workload_part: str | None = None
+    """The column that says which part of the workload costs little: its share makes strata too."""
     workload_base: float = Field(default=128.0, gt=0.0)
-    """Upper end of the lowest workload stratum: a power of 2; above it there are two an octave."""
+    """Upper end of the lowest workload stratum: a power of 2; above it there are four an octave."""
     slo_s: float | None = Field(default=None, gt=0.0)
     """Base SLO of the signal in seconds: needed by presets that learn no threshold."""
+    ceiling_s: float | None = Field(default=None, gt=0.0)
+    """P99 may creep, and drift, up to here: the threshold never goes above, and what is surely
+    above raises an alert however slowly it came."""
 
     @model_validator(mode="after")
     def _base_is_a_stratum_end(self) -> Self:
@@ -106,11 +111,20 @@ class DetectorConfig(Section):
     warmup_panes: int = Field(default=3, ge=0)
     """Panes with samples that are left out at the beginning."""
     false_alarm_interval_s: Seconds = 30 * 86_400.0
-    """A series on which nothing changes is called drifting about once in this time (nominal)."""
+    """In a fleet on which nothing changes a series is called drifting about once in this time: the
+    series of a cell (each signal of each engine, and of all together) share it."""
+    confirm_panes: int = Field(default=2, ge=1, le=32)
+    """Panes in a row that must say so; evidence is calibrated for it."""
     min_kl_nats: float = Field(default=0.03, ge=0.0)
-    """Smaller divergences do not matter, however significant."""
+    """Smaller divergences of a window do not matter, however significant,"""
+    min_shift_nats: float = Field(default=0.005, ge=0.0)
+    """nor do those of a shift, a spread or a tail: 0.005 is a tenth of a standard deviation."""
     adopt_after_s: Seconds = 7_200.0
     """A drift that has lasted so long becomes the new normal."""
+    peers: bool = True
+    """Engines are compared with one another, too: three or more of a model."""
+    peers_min_slowdown: float = Field(default=0.15, ge=0.0)
+    """Engines less far apart are alike: 0.15 is 15 %."""
 
     @model_validator(mode="after")
     def _windows_are_ordered(self) -> Self:
@@ -194,7 +208,7 @@ class BridgeConfig(Section):
 
 def _default_signals() -> dict[str, SignalConfig]:
     return {
-        "ttft_s": SignalConfig(workload="prompt_tokens"),
+        "ttft_s": SignalConfig(workload="prompt_tokens", workload_part="cached_tokens"),
         "itl_s": SignalConfig(table="steps", workload="running", workload_base=2.0),
         "e2e_s": SignalConfig(workload="output_tokens", workload_base=32.0),
     }

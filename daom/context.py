@@ -7,37 +7,52 @@ kept beside. Root-cause analysis asks how far apart the two are.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
-from daom.events import GpuSample, Table, TelemetryBatch
+from daom.events import Columns, GpuSample, Table, TelemetryBatch
+from daom.gpu_readings import readings
 
 _MEMORY_PANES: Final = 360
-_RECENT_PANES: Final = 30
+_RECENT_PANES: Final = 60
 _PEAK_PANES: Final = 3
 _CAUSE_PANES: Final = 12
 _SURGE: Final = 1.5
+_RISE: Final = 1.1
 NOTABLE_Z: Final = 3.0
 _SPREAD_TO_SIGMA: Final = 1.2533  # Of a normal: sqrt(pi / 2) mean absolute deviations.
 _REQUEST_COLUMNS: Final = (
     *("queue_s", "prefill_s", "decode_s", "prompt_tokens", "cached_tokens", "output_tokens"),
+    "preemptions",
 )
+_DECODE_COLUMNS: Final = frozenset({"e2e_s", "ttft_s", "output_tokens"})
 
 
 @dataclass(slots=True)
 class Level:
-    """The usual level of one quantity, its usual spread, and its newest panes, oldest first."""
+    """The usual level of one quantity, its usual spread, and its newest panes, oldest first.
+
+    Attributes:
+        missed: Panes since it was last reported.
+        has_moved: It has not always been the same: else its gauge may be dead.
+    """
 
     usual: float
     spread: float = 0.0
     panes: int = 0
     recent: list[float] = field(default_factory=list)
+    missed: int = 0
+    has_moved: bool = False
 
     def observe(self, value: float, *, calm: bool) -> None:
         """Take the value of one pane; learn from it only if the engine is calm."""
+        self.missed = 0
+        self.has_moved = self.has_moved or value != self.usual
         self.recent.append(value)
         del self.recent[:-_RECENT_PANES]
         if calm or not self.panes:
@@ -45,6 +60,10 @@ class Level:
             weight = 1.0 / self.panes
             self.spread += weight * (abs(value - self.usual) - self.spread)
             self.usual += weight * (value - self.usual)
+
+    def newest(self, panes: int) -> list[float]:
+        """Return the newest ``panes`` values, oldest first; none unless there are so many."""
+        return self.recent[-panes:] if len(self.recent) >= panes else []
 
     def shift(self, panes: int) -> Shift:
         """Return how far the newest ``panes`` are from the usual level.
@@ -64,6 +83,7 @@ class Level:
             z=(now - self.usual) / sigma,
             peak=float(np.convolve(before, np.full(width, 1.0 / width), "valid").max()),
             sigma=sigma,
+            has_moved=self.has_moved,
         )
 
 
@@ -76,6 +96,7 @@ class Shift:
         z: Distance of ``now`` in usual spreads, with a floor of 5 % of the level; positive is up.
         peak: Its highest mean over three panes since a little before the onset.
         sigma: The usual spread.
+        has_moved: It has not always been the same, at one engine at least.
     """
 
     usual: float
@@ -83,6 +104,7 @@ class Shift:
     z: float
     peak: float
     sigma: float
+    has_moved: bool = True
 
     def words(self, name: str) -> str:
         """Return the shift as evidence for a person: ``waiting 0.2 -> 294``."""
@@ -122,21 +144,52 @@ class ContextState:
                 self.add(name, value)
         if batch.requests.rows:
             self._take_requests(batch.requests)
+        # Where requests do not tell the gap between tokens there is nothing to compare it with.
+        if batch.steps.rows and ("request_itl_s" in self.sums or "request_itl_s" in self.levels):
+            self._take_steps(batch.steps.columns)
 
     def _take_requests(self, requests: Table) -> None:
         self.add("finished", float(requests.rows), 0)
         for name in _REQUEST_COLUMNS:
             column = requests.columns.get(name)
             if column is not None:
-                measured = column[~np.isnan(column)]
-                self.add(name, float(measured.sum(dtype=np.float64)), int(measured.size))
+                self.add(name, *_sum(column))
+        if requests.columns.keys() >= _DECODE_COLUMNS:
+            self._take_decoding(requests.columns)
+
+    def _take_decoding(self, columns: Columns) -> None:
+        """Take the mean gap between tokens as requests tell it: (e2e - ttft) / (tokens - 1)."""
+        ttft_s, gaps = columns["ttft_s"], columns["output_tokens"] - 1.0
+        decoding_s = columns["e2e_s"] - ttft_s
+        told = gaps >= 1.0
+        if not told.all() or math.isnan(decoding_s.sum()):
+            told &= ~np.isnan(decoding_s)
+            decoding_s, gaps, ttft_s = decoding_s[told], gaps[told], ttft_s[told]
+        total_s = float(decoding_s.sum(dtype=np.float64))
+        self.add("decoding_s", total_s, gaps.size)
+        self.add("request_ttft_s", float(ttft_s.sum(dtype=np.float64)), gaps.size)
+        self.add("request_itl_s", total_s, int(gaps.sum(dtype=np.float64)))
+
+    def _take_steps(self, columns: Columns) -> None:
+        """Take the mean gap between tokens as steps tell it: each counts for who waited for it."""
+        itl_s, tokens = columns.get("itl_s"), columns.get("tokens")
+        if itl_s is None:
+            return
+        waited = columns.get("running", tokens)
+        if waited is None:
+            self.add("step_itl_s", *_sum(itl_s))
+            return
+        given = waited if tokens is None else tokens
+        total_s, count = float(itl_s @ waited), float(given.sum())
+        if math.isnan(total_s + count):
+            told = ~np.isnan(itl_s + waited + given)
+            total_s, count = float(itl_s[told] @ waited[told]), float(given[told].sum())
+        self.add("step_itl_s", total_s, int(count))
 
     def take_gpus(self, sample: GpuSample) -> None:
-        """Take the numbers of a GPU reading, averaged over the engine's GPUs."""
-        for gpu in sample.gpus:
-            for name, value in gpu.items():
-                if not isinstance(value, str):
-                    self.add(f"gpu_{name}", value)
+        """Take the numbers of a GPU reading."""
+        for name, value in readings(sample.gpus).items():
+            self.add(f"gpu_{name}", value)
 
     def surges(self) -> bool:
         """Return whether far more requests have arrived lately than usual."""
@@ -144,12 +197,16 @@ class ContextState:
         return arrivals is not None and is_surge(arrivals.shift(_PEAK_PANES))
 
     def close_pane(self, pane_s: float, *, calm: bool) -> None:
-        """Turn what was taken into one number each, and learn."""
-        for name, value in self._pane_values(pane_s).items():
+        """Turn what was taken into one number each, and learn: of hot GPUs nothing is usual."""
+        values = self._pane_values(pane_s)
+        is_cool = not values.get("gpu_throttle_thermal")
+        for reported in self.levels.values():
+            reported.missed += 1
+        for name, value in values.items():
             level = self.levels.get(name)
             if level is None:
                 level = self.levels[name] = Level(usual=value)
-            level.observe(value, calm=calm)
+            level.observe(value, calm=calm and (is_cool or not name.startswith("gpu_")))
         self.sums.clear()
         self.counts.clear()
 
@@ -163,10 +220,16 @@ class ContextState:
         values |= {
             name.removesuffix("_total") + "_per_s": t / pane_s for name, t in increases.items()
         }
+        if "step_itl_s" in values and "request_itl_s" in values and not self._has_preempted():
+            values["itl_ratio"] = values["step_itl_s"] / max(values["request_itl_s"], 1e-9)
         queries = increases.get("prefix_queries_total", 0.0)
         if queries > 0.0:
             values["prefix_hit_ratio"] = increases.get("prefix_hits_total", 0.0) / queries
         return values | self._arrivals(values, pane_s)
+
+    def _has_preempted(self) -> bool:
+        """Return whether requests were preempted: while they wait, no step is theirs."""
+        return bool(self.sums.get("preemptions") or self.sums.get("preemptions_total"))
 
     def _arrivals(self, values: Mapping[str, float], pane_s: float) -> dict[str, float]:
         """Return the arrival rate: what finished, and what came to be in flight."""
@@ -180,11 +243,39 @@ class ContextState:
         return {"arrivals_per_s": max(0.0, arrived / pane_s)}
 
 
+def arrivals_rise(contexts: Sequence[ContextState]) -> bool | None:
+    """Return whether more requests arrive than usual, all engines together; None: not known."""
+    levels = [c.levels["arrivals_per_s"] for c in contexts if "arrivals_per_s" in c.levels]
+    shifts = [level.shift(_CAUSE_PANES) for level in levels]
+    if not shifts:
+        return None
+    return sum(s.now for s in shifts) > _RISE * sum(s.usual for s in shifts)
+
+
 def mean_shifts(contexts: Sequence[ContextState], panes: int) -> dict[str, Shift]:
-    """Return how far each quantity is from its usual level: means over engines and panes."""
-    shifts: dict[str, Shift] = {}
-    for name in sorted({name for context in contexts for name in context.levels}):
-        found = [c.levels[name].shift(panes) for c in contexts if name in c.levels]
-        means = np.array([(s.usual, s.now, s.z, s.peak, s.sigma) for s in found]).mean(axis=0)
-        shifts[name] = Shift(*means.tolist())
-    return shifts
+    """Return how far each quantity is from its usual level: means over engines and panes.
+
+    What has not been reported since well before is no evidence.
+    """
+    found: dict[str, list[Shift]] = {}
+    for context in contexts:
+        for name, level in context.levels.items():
+            if level.missed <= panes + _CAUSE_PANES:
+                found.setdefault(name, []).append(level.shift(panes))
+    return {name: _mean_shift(found[name]) for name in sorted(found)}
+
+
+def _mean_shift(shifts: Sequence[Shift]) -> Shift:
+    means = np.array([(s.usual, s.now, s.z, s.peak, s.sigma) for s in shifts]).mean(axis=0)
+    usual, now, z, peak, sigma = means.tolist()
+    has_moved = any(shift.has_moved for shift in shifts)
+    return Shift(usual, now, z, peak, sigma, has_moved)
+
+
+def _sum(column: NDArray[np.float32]) -> tuple[float, int]:
+    """Return the sum of what was measured of ``column``, and how many rows that is."""
+    total = float(column.sum(dtype=np.float64))
+    if not math.isnan(total):
+        return total, column.size
+    measured = column[~np.isnan(column)]
+    return float(measured.sum(dtype=np.float64)), measured.size

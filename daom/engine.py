@@ -40,16 +40,28 @@ class EngineState:
         newest = now_s >= self.last_s
         self.last_s = max(self.last_s, now_s)
         self.host = batch.source.host or self.host
-        if newest and "running" in batch.gauges:
-            self.in_flight = batch.gauges["running"] + batch.gauges.get("waiting", 0.0)
-        if batch.requests.rows or batch.steps.rows:
+        if newest and ("running" in batch.gauges or "waiting" in batch.gauges):
+            self.in_flight = batch.gauges.get("running", 0.0) + batch.gauges.get("waiting", 0.0)
+        self.reports_steps = self.reports_steps or batch.steps.rows > 0
+        if batch.requests.rows or self._gets_on(batch):
             self.progress_s = max(self.progress_s, now_s)
-            self.reports_steps = self.reports_steps or batch.steps.rows > 0
             e2e_s = batch.requests.columns.get("e2e_s")
             if e2e_s is not None:
                 longest_s = float(np.max(e2e_s, where=~np.isnan(e2e_s), initial=0.0))
                 self.longest_request_s = max(self.longest_request_s, longest_s)
         self.context.take_batch(batch, newest=newest)
+
+    def _gets_on(self, batch: TelemetryBatch) -> bool:
+        """Return whether any step of ``batch`` got on with its work.
+
+        An engine that thrashes takes steps too, but preempts what it began and makes no token; one
+        that reads a long prompt makes none either, and preempts nothing.
+        """
+        tokens = batch.steps.columns.get("tokens")
+        if not batch.steps.rows or tokens is None or tokens[-1] != 0.0 or tokens.any():
+            return batch.steps.rows > 0
+        before = self.context.counters.get("preemptions_total")
+        return before is not None and batch.gauges.get("preemptions_total") == before
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +99,11 @@ def take_rows(
     table = batch.requests if signal.table == "requests" else batch.steps
     values = table.columns[signal.column]
     workload = table.columns.get(signal.workload) if signal.workload else None
+    part = table.columns.get(signal.workload_part) if signal.workload_part else None
     times = table.end_s + shift_s if shift_s else table.end_s
     first, last = grid.number(batch.start_s + shift_s), grid.number(batch.end_s + shift_s)
     if first == last and first >= first_open:
-        open_pane(series, signal, first).add(values, times, workload)
+        open_pane(series, signal, first).add(values, times, workload, part)
         return 0
     late = 0
     numbers = np.floor_divide(times, grid.pane_s)
@@ -100,7 +113,8 @@ def take_rows(
             late += int(rows.sum())
             continue
         pane = open_pane(series, signal, int(number))
-        pane.add(values[rows], times[rows], None if workload is None else workload[rows])
+        chosen = (None if column is None else column[rows] for column in (workload, part))
+        pane.add(values[rows], times[rows], *chosen)
     return late
 
 

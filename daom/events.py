@@ -16,7 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 Columns = Mapping[str, NDArray[np.float32]]
-ChangeKind = Literal["deploy", "config", "lora", "restart", "scale", "stop", "maintenance", "other"]
+ChangeKind = Literal[
+    "deploy", "config", "lora", "restart", "scale", "stop", "maintenance", "accept", "other"
+]
 AlertState = Literal["pending", "firing", "resolved"]
 Attribution = Literal["service", "workload", "mixed", "none"]
 Direction = Literal["slower", "faster", "none"]
@@ -83,7 +85,10 @@ class GpuSample(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChangeEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """Somebody changed something: the first thing to look at when latency drifts after it."""
+    """Somebody changed something: the first thing to look at when latency drifts after it.
+
+    ``accept`` says that what is there now is normal.
+    """
 
     source: Source
     time_s: float
@@ -92,6 +97,10 @@ class ChangeEvent(msgspec.Struct, frozen=True, kw_only=True):
     detail: str | None = None
     until_s: float | None = None
     logged_s: float | None = None
+
+    def words(self) -> str:
+        """Return what was changed, for a person: ``deploy 2026-11-30 new kernels``."""
+        return " ".join(word for word in (self.kind, self.version, self.detail) if word)
 
 
 class Tick(msgspec.Struct, frozen=True, kw_only=True):

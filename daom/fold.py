@@ -11,10 +11,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from daom.cell import CellSettings, CellState
 from daom.codec import DEFAULT_MAX_BYTES, decode
 from daom.errors import MalformedRecord
 from daom.events import Output, Record, is_cell_of
-from daom.pipeline import Cell, CellSettings, CellState
+from daom.pipeline import Cell
 
 
 class Folded(NamedTuple):

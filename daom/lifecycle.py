@@ -12,6 +12,9 @@ from typing import Final, Literal
 
 from daom.events import Attribution
 
+DRIFT: Final = "LatencyDrift"
+SLOWER_THAN_PEERS: Final = "EngineSlowerThanPeers"
+
 Severity = Literal["info", "warning", "critical"]
 SEVERITIES: tuple[Severity, ...] = ("info", "warning", "critical")
 Phase = Literal["inactive", "pending", "firing"]

@@ -12,85 +12,21 @@ no clock, no randomness, no thread. So it is the same live, after a restart, and
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Final
 
-from daom.alerting import AlertDesk, AlertSettings, DeskState
-from daom.conditions import (
-    DriftRules,
-    cell_silence_condition,
-    ended_condition,
-    silence_condition,
-    stall_condition,
-)
-from daom.context import mean_shifts
+from daom.alerting import AlertDesk
+from daom.cell import CellSettings, CellState
+from daom.cycle import Cycle
 from daom.engine import EngineState, PaneGrid, take_rows
-from daom.event_time import CellClock, ClockState
-from daom.events import ChangeEvent, GpuSample, Output, Record, Series, TelemetryBatch, Tick
-from daom.lifecycle import Condition
-from daom.root_cause import Evidence
-from daom.series import SeriesState, SignalSettings, judge
+from daom.events import ChangeEvent, GpuSample, Output, Record, TelemetryBatch, Tick
+from daom.series import SeriesState, SignalSettings
 from daom.suppression import Window
-from detectors.protocol import DriftScore, Pane
 
 _MAX_CHANGES: Final = 64
+_RENEWING: Final = frozenset({"deploy", "config", "lora", "accept"})
+"""Changes after which what used to be usual need not be any more."""
 _AFTER_STOP_S: Final = 60.0
 _MAX_CLOSED_PANES: Final = 360
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CellSettings:
-    """How a cell is judged; the same for every cell of a configuration.
-
-    Attributes:
-        pane_s: Length of a pane.
-        lateness_s: How long a pane waits for samples that are late,
-        wait_s: and at most so long for an engine that has not come so far yet.
-        silent_after_s: An engine is silent after this long without a record,
-        forget_after_s: and forgotten after this long.
-        stalled_after_s: An engine with work in flight is stalled after this long without progress.
-    """
-
-    signals: tuple[SignalSettings, ...]
-    drift: DriftRules
-    alerts: AlertSettings
-    clock: CellClock = field(default_factory=CellClock)
-    pane_s: float = 10.0
-    lateness_s: float = 5.0
-    wait_s: float = 60.0
-    silent_after_s: float = 60.0
-    forget_after_s: float = 21_600.0
-    stalled_after_s: float = 60.0
-
-
-@dataclass(slots=True)
-class _Cycle:
-    """What the closing of one pane finds out, for the alerts to be walked at its end."""
-
-    now_s: float
-    conditions: list[Condition] = field(default_factory=list)
-    judged: dict[str, set[str]] = field(default_factory=dict)
-    agitated: set[str] = field(default_factory=set)
-
-    def note(self, condition: Condition, score: DriftScore) -> None:
-        self.conditions.append(condition)
-        if condition.engine is not None and (score.suspected or score.drifting):
-            self.agitated.add(condition.engine)
-
-
-@dataclass(slots=True)
-class CellState:
-    """All that a cell remembers. Plain data: a checkpoint holds it."""
-
-    clock: ClockState = field(default_factory=ClockState)
-    next_pane: int | None = None
-    last_record_s: float = 0.0
-    engines: dict[str, EngineState] = field(default_factory=dict)
-    fleet: dict[str, SeriesState] = field(default_factory=dict)
-    stopped: dict[str, float] = field(default_factory=dict)
-    desk: DeskState = field(default_factory=DeskState)
-    changes: list[ChangeEvent] = field(default_factory=list)
-    counters: dict[str, int] = field(default_factory=dict)
 
 
 class Cell:
@@ -202,6 +138,8 @@ class Cell:
             self.state.desk.maintenance.append(window)
         elif change.kind == "stop" and change.source.engine is not None:
             self._forget(change.source.engine, change.time_s)
+        elif change.kind in _RENEWING:
+            self.state.renewals.append(change)
         self._keep_change(change)
 
     def _forget(self, name: str, stopped_s: float) -> None:
@@ -279,111 +217,11 @@ class Cell:
     def _close_pane(self, number: int) -> Iterator[Output]:
         state, now_s = self.state, self._grid.end_s(number)
         state.next_pane = number + 1
-        cycle = _Cycle(now_s)
-        for signal in self._settings.signals:
-            if signal.name in state.fleet:
-                yield from self._close_signal(signal, number, cycle)
-        cycle.conditions.extend(self._presence(now_s))
-        yield from self._desk.walk(
-            state.desk, cycle.conditions, cycle.judged, now_s, self._evidence
-        )
-        for name, engine in state.engines.items():
-            calm = name not in cycle.agitated
-            engine.context.close_pane(self._settings.pane_s, calm=calm)
-        maintenance = [window for window in state.desk.maintenance if window.end_s > now_s]
-        state.desk.maintenance = maintenance
+        cycle = Cycle(self.name, self.model, self._settings, state, self._desk, number, now_s)
+        yield from cycle.close()
         for name in [n for n, e in state.engines.items() if self._is_long_gone(e, now_s)]:
             self._forget(name, now_s)
 
     def _is_long_gone(self, engine: EngineState, now_s: float) -> bool:
         cell_goes_on = now_s - self.state.last_record_s <= self._settings.silent_after_s
         return cell_goes_on and now_s - engine.last_s > self._settings.forget_after_s
-
-    def _close_signal(self, signal: SignalSettings, number: int, cycle: _Cycle) -> Iterator[Output]:
-        """Judge one signal: of each engine, then of all together."""
-        closed: list[Pane] = []
-        for name, engine in self.state.engines.items():
-            series = engine.series.get(signal.name)
-            if series is not None:
-                pane = series.panes.pop(number) if number in series.panes else None
-                closed.append(signal.detector.new_pane() if pane is None else pane)
-                yield from self._judge(name, signal, series, closed[-1], cycle)
-                if series.judged:
-                    cycle.judged.setdefault(signal.name, set()).add(name)
-        together = signal.detector.new_pane()
-        together.merge(*closed)
-        yield from self._judge(None, signal, self.state.fleet[signal.name], together, cycle)
-
-    def _judge(
-        self,
-        engine: str | None,
-        signal: SignalSettings,
-        series: SeriesState,
-        pane: Pane,
-        cycle: _Cycle,
-    ) -> Iterator[Output]:
-        identity = Series(model=self.model, engine=engine, signal=signal.name)
-        scores, outputs = judge(
-            self.name, identity, signal, series, pane, cycle.now_s, lambda: self._surges(engine)
-        )
-        yield from outputs
-        for score in scores:
-            condition = self._settings.drift.condition(
-                engine, signal.name, score, series.threshold_s
-            )
-            cycle.note(condition, score)
-            yield from self._long_drift(series, condition, score)
-
-    def _surges(self, engine: str | None) -> bool:
-        """Return whether far more requests arrive than usual, at the engine or at any."""
-        engines = self.state.engines
-        return any(e.context.surges() for name, e in engines.items() if engine in {name, None})
-
-    def _long_drift(
-        self, series: SeriesState, condition: Condition, score: DriftScore
-    ) -> Iterator[Output]:
-        """Trigger root-cause analysis once for a drift that lasts, where settings ask for it."""
-        after_s = self._settings.alerts.root_cause_after_s
-        since_s = series.drift_since_s
-        if after_s is None or since_s is None or series.triggered:
-            return
-        if score.end_s - since_s > after_s:
-            series.triggered = True
-            yield self._desk.trigger(condition, since_s, score.end_s, self._evidence)
-
-    def _presence(self, now_s: float) -> Iterator[Condition]:
-        """Yield the conditions of silence and stall, and of engines that have been stopped."""
-        settings, state = self._settings, self.state
-        cell = cell_silence_condition(state.last_record_s, now_s, settings.silent_after_s)
-        for name, engine in state.engines.items():
-            yield silence_condition(
-                name, engine, now_s, settings.silent_after_s, cell_silent=bool(cell.active)
-            )
-            yield stall_condition(name, engine, now_s, settings.stalled_after_s)
-        yield cell
-        signals = {signal.name for signal in settings.signals}
-        for life in state.desk.lives.values():
-            if life.engine is not None and life.engine not in state.engines:
-                yield ended_condition(life, f"engine {life.engine} was stopped, or is long gone")
-            elif life.signal is not None and life.signal not in signals:
-                yield ended_condition(life, f"{life.signal} is no longer monitored")
-
-    def _evidence(self, condition: Condition, onset_s: float) -> Evidence:
-        engines = self.state.engines
-        names = [name for name in engines if condition.engine in {name, None}]
-        since_s = self._grid.end_s((self.state.next_pane or 0) - 1) - onset_s
-        shifts = mean_shifts(
-            [engines[name].context for name in names], round(since_s / self._grid.pane_s)
-        )
-        lives = self.state.desk.lives.values()
-        return Evidence(
-            signal=condition.signal or "",
-            onset_s=onset_s,
-            attribution=condition.attribution,
-            shifts=shifts,
-            changes=[c for c in self.state.changes if c.source.engine in {None, *names}],
-            engines=len(engines),
-            drifting_engines=sum(
-                life.drifting for life in lives if life.engine and life.signal == condition.signal
-            ),
-        )

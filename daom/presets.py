@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from daom.alerting import AlertSettings
+from daom.cell import CellSettings
 from daom.conditions import DriftRules
 from daom.config import Config, SignalConfig
 from daom.event_time import CellClock
 from daom.lifecycle import Lifecycle
-from daom.pipeline import CellSettings
 from daom.series import SignalSettings
 from daom.suppression import (
     Cooldown,
     FewEngines,
     FleetWide,
     Rule,
+    drifts_itself,
     maintenance,
     not_drifting,
     same_incident,
@@ -28,7 +30,9 @@ from daom.threshold import (
     ThresholdPolicy,
 )
 from detectors.kl import KlDetector
+from detectors.peers import Peers
 from detectors.protocol import Detector
+from detectors.saturation import SaturationWatch
 from detectors.sits2026 import ROOT_CAUSE_AFTER_S, Sits2026Detector
 
 
@@ -54,17 +58,21 @@ def _signal(name: str, signal: SignalConfig, config: Config) -> SignalSettings:
         table=signal.table,
         column=signal.column or name,
         workload=signal.workload,
+        workload_part=signal.workload_part,
         detector=_detector(signal, config),
         threshold=_threshold(signal, config),
+        peers=_peers(config),
+        ceiling_s=signal.ceiling_s,
     )
 
 
 def _detector(signal: SignalConfig, config: Config) -> Detector[Any]:
     match config.preset:
         case "default":
-            settings = config.detector.model_dump()
+            settings = config.detector.model_dump(exclude={"peers", "peers_min_slowdown"})
             base = signal.workload_base if signal.workload else None
-            return KlDetector(strata_base=base, pane_s=config.time.pane_s, **settings)
+            kl = KlDetector(strata_base=base, pane_s=config.time.pane_s, **settings)
+            return SaturationWatch(kl)
         case "sits2026":
             return Sits2026Detector()
         case kind:
@@ -73,9 +81,24 @@ def _detector(signal: SignalConfig, config: Config) -> Detector[Any]:
             return RiverDetector(kind)
 
 
+def _peers(config: Config) -> Peers | None:
+    """Return how engines are compared; the other presets know no peers."""
+    if config.preset != "default" or not config.detector.peers:
+        return None
+    return Peers(
+        pane_s=config.time.pane_s,
+        false_alarm_interval_s=config.detector.false_alarm_interval_s,
+        min_slowdown=config.detector.peers_min_slowdown,
+        adopt_after_s=config.detector.adopt_after_s,
+    )
+
+
 def _threshold(signal: SignalConfig, config: Config) -> ThresholdPolicy:
     if config.preset == "default":
-        return ExpectedP99Threshold(config.threshold.headroom, config.threshold.min_change)
+        ceiling_s = math.inf if signal.ceiling_s is None else signal.ceiling_s
+        return ExpectedP99Threshold(
+            config.threshold.headroom, config.threshold.min_change, ceiling_s
+        )
     if signal.slo_s is None:
         return NoThreshold()
     if config.preset == "sits2026":
@@ -102,6 +125,7 @@ def _alerts(config: Config) -> AlertSettings:
         FleetWide(share),
         FewEngines(share),
         same_incident,
+        drifts_itself,
         Cooldown(alerts.cooldown_s),
     )
     return AlertSettings(

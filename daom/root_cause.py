@@ -13,12 +13,15 @@ from typing import Final
 
 from daom.context import NOTABLE_Z, Shift, is_surge
 from daom.events import Attribution, Cause, ChangeEvent
+from daom.gpu_readings import HOT_C
 
 MIN_SCORE: Final = 0.5
-_CHANGE_WINDOW_S: Final = 1_800.0
+CHANGE_WINDOW_S: Final = 1_800.0
 _ONSET_SLACK_S: Final = 60.0
 _KV_SATURATED: Final = 0.95
-_HOT_C: Final = 83.0
+_LONG_QUEUE_S: Final = 0.1
+_SLOWER_CLOCK: Final = 0.99
+_THERMAL: Final = ("gpu_sm_clock_mhz", "gpu_throttle_thermal", "gpu_temperature_c", "gpu_power_w")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +34,7 @@ class Evidence:
         shifts: How far each reported quantity is from its usual level, by name.
         changes: Changes announced for the model or the engine, oldest first.
         engines: Engines of the model that were judged; ``drifting_engines`` of them drift too.
+        measurement_jumped: The signal has, and what else tells the same has not.
     """
 
     signal: str
@@ -40,6 +44,7 @@ class Evidence:
     changes: Sequence[ChangeEvent] = ()
     engines: int = 1
     drifting_engines: int = 1
+    measurement_jumped: bool = False
 
     def up(self, name: str, by: float = 1.25) -> Shift | None:
         """Return the shift of ``name`` if it rose notably: in spreads, and by the factor ``by``."""
@@ -55,16 +60,39 @@ class Evidence:
             return None
         return shift
 
+    def is_dead(self, name: str) -> bool:
+        """Return whether a gauge is missing, or has never moved: it says nothing of pressure."""
+        shift = self.shifts.get(name)
+        return shift is None or not shift.has_moved
+
 
 Suspect = Callable[[Evidence], Cause | None]
 
 
+def measurement_change(evidence: Evidence) -> Cause | None:
+    """The steps' gap between tokens has jumped and the requests' has not: it is measured anew."""
+    names = ("itl_ratio", "step_itl_s", "request_itl_s")
+    found = tuple(evidence.shifts[name].words(name) for name in names if name in evidence.shifts)
+    if not evidence.measurement_jumped or not found:
+        return None
+    # Nobody measures otherwise all of a sudden, unless something was changed.
+    changed = recent_change(evidence)
+    score = 0.95 if changed is not None else 0.8
+    return Cause(
+        cause="measurement_change",
+        score=score,
+        evidence=(*found, *(changed.evidence if changed is not None else ())),
+    )
+
+
 def queue_saturation(evidence: Evidence) -> Cause | None:
     """Requests wait for a batch slot: the engine is given more than it can take."""
-    waiting = evidence.up("waiting")
+    waiting, queue = evidence.up("waiting"), evidence.up("queue_s")
     if waiting is None or waiting.now < 1.0:
-        return None
-    found = [waiting.words("waiting")]
+        if queue is None or queue.now < _LONG_QUEUE_S or not evidence.is_dead("waiting"):
+            return None
+        waiting = None
+    found = [waiting.words("waiting")] if waiting else ["waiting has never moved: a dead gauge"]
     score = 0.75
     for name in ("queue_s", "running"):
         shift = evidence.up(name)
@@ -72,9 +100,9 @@ def queue_saturation(evidence: Evidence) -> Cause | None:
             score += 0.08
             found.append(shift.words(name))
     kv = evidence.shifts.get("kv_usage")
-    if kv is not None and kv.now < _KV_SATURATED:
+    if kv is not None and kv.now < _KV_SATURATED and not evidence.is_dead("kv_usage"):
         found.append(f"kv_usage only {kv.now:.2f}: slots, not KV memory")
-    elif kv is not None:
+    elif kv is not None and kv.now >= _KV_SATURATED:
         score -= 0.2
     return Cause(cause="queue_saturation", score=score, evidence=tuple(found))
 
@@ -128,19 +156,22 @@ def longer_requests(evidence: Evidence) -> Cause | None:
 
 
 def gpu_thermal(evidence: Evidence) -> Cause | None:
-    """A GPU is hot and has slowed its clock."""
-    clock = evidence.down("gpu_sm_clock_mhz", by=0.97)
-    hot = evidence.shifts.get("gpu_temperature_c")
+    """A GPU is hot and has slowed its clock.
+
+    Where the throttle flag is reported it decides; a clock that falls at the power limit of a hot
+    GPU is no fault of the cooling.
+    """
+    shifts = evidence.shifts
+    clock, hot = shifts.get("gpu_sm_clock_mhz"), shifts.get("gpu_temperature_c")
     throttled = evidence.up("gpu_throttle_thermal", by=1.0)
-    if not throttled and not (clock and hot and hot.now >= _HOT_C):
-        return None
-    shifts = {
-        "gpu_sm_clock_mhz": clock,
-        "gpu_temperature_c": hot,
-        "gpu_throttle_thermal": throttled,
-    }
-    found = tuple(shift.words(name) for name, shift in shifts.items() if shift)
-    return Cause(cause="gpu_thermal", score=0.85 if clock else 0.7, evidence=found)
+    is_slower = clock is not None and clock.now <= _SLOWER_CLOCK * clock.usual
+    if throttled is None:
+        is_known = "gpu_throttle_thermal" in shifts
+        is_hot = hot is not None and hot.now >= HOT_C
+        if is_known or not is_hot or evidence.down("gpu_sm_clock_mhz", by=0.97) is None:
+            return None
+    found = tuple(shifts[name].words(name) for name in _THERMAL if name in shifts)
+    return Cause(cause="gpu_thermal", score=0.85 if is_slower else 0.7, evidence=found)
 
 
 def gpu_clock(evidence: Evidence) -> Cause | None:
@@ -167,10 +198,10 @@ def recent_change(evidence: Evidence) -> Cause | None:
         # The onset is when a window showed the drift, so a change may look a little later.
         if (
             change.kind not in {"maintenance", "stop"}
-            and -_ONSET_SLACK_S <= before_s <= _CHANGE_WINDOW_S
+            and -_ONSET_SLACK_S <= before_s <= CHANGE_WINDOW_S
         ):
-            what = " ".join(word for word in (change.kind, change.version, change.detail) if word)
-            score = 0.9 - 0.35 * max(0.0, before_s) / _CHANGE_WINDOW_S
+            what = change.words()
+            score = 0.9 - 0.35 * max(0.0, before_s) / CHANGE_WINDOW_S
             words = (
                 f"{what}, {abs(before_s):.0f} s {'before' if before_s >= 0 else 'after'} the onset"
             )
@@ -179,6 +210,7 @@ def recent_change(evidence: Evidence) -> Cause | None:
 
 
 SUSPECTS: Final[tuple[Suspect, ...]] = (
+    measurement_change,
     queue_saturation,
     traffic_surge,
     kv_cache_saturation,

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from daom.events import AuditEntry, DriftVerdict, Output, Series, SloThreshold, digest
 from daom.threshold import Move, ThresholdPolicy
+from detectors.peers import Peers
 from detectors.protocol import Detector, DriftScore, Pane
+
+_MOSTLY_KNOWN: Final = 0.5
+_IN_FLIGHT: Final = frozenset({"running", "waiting"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,15 +22,38 @@ class SignalSettings:
     Attributes:
         name: The signal's name, that of its column unless ``column`` says otherwise.
         table: The table that the column is in.
-        workload: The column that explains it: like is compared with like.
+        workload: The column that explains it: like is compared with like,
+        workload_part: and the one that says which part of that costs little.
+        peers: Compares the engines with one another; None: they are not.
+        ceiling_s: P99 may not be above this, drift or no drift; None: no limit.
     """
 
     name: str
     table: Literal["requests", "steps"]
     column: str
     workload: str | None
+    workload_part: str | None
     detector: Detector[Any]
     threshold: ThresholdPolicy
+    peers: Peers | None = None
+    ceiling_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surrounding:
+    """What is known around a series when it is judged.
+
+    Attributes:
+        n_series: How many series share the false alarms that are allowed.
+        surges: Whether far more requests arrive than usual.
+        arrivals_rise: Whether more arrive than usual; None where it is not known.
+        evidence: Further numbers for its verdict.
+    """
+
+    n_series: int
+    surges: Callable[[], bool]
+    arrivals_rise: Callable[[], bool | None]
+    evidence: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -63,18 +90,11 @@ def judge(
     state: SeriesState,
     pane: Pane,
     end_s: float,
-    is_surging: Callable[[], bool],
+    around: Surrounding,
 ) -> tuple[Sequence[DriftScore], list[Output]]:
-    """Hand a closed pane to the detector; return its scores and what they publish.
-
-    A service that slows under a surge of requests (``is_surging``) has not changed by itself alone.
-    """
-    scores = [
-        replace(score, attribution="mixed")
-        if score.drifting and score.attribution == "service" and is_surging()
-        else score
-        for score in signal.detector.update(state.detector, pane, end_s)
-    ]
+    """Hand a closed pane to the detector; return its scores and what they publish."""
+    found = signal.detector.update(state.detector, pane, end_s, series=around.n_series)
+    scores = [_attributed(score, signal, around) for score in found]
     outputs: list[Output] = []
     for score in scores:
         state.judged = state.judged or score.drifting is not None
@@ -88,8 +108,26 @@ def judge(
         move = signal.threshold(score, state.threshold_s)
         if move is not None:
             outputs.extend(_move_threshold(cell, series, state, move, score))
-        outputs.append(_verdict(cell, series, state, score))
+        told = replace(score, evidence=score.evidence | dict(around.evidence))
+        outputs.append(_verdict(cell, series, state, told))
     return scores, outputs
+
+
+def _attributed(score: DriftScore, signal: SignalSettings, around: Surrounding) -> DriftScore:
+    """Return ``score`` with the attribution that the traffic bears out.
+
+    A service that slows under a surge of requests has not changed by itself alone. And where the
+    workload is the number of requests in flight, that number rises, by Little's law, just as well
+    because each takes longer: without more arrivals, and of batches that are fuller than any the
+    reference knows, nobody can say which it was.
+    """
+    if score.drifting and score.attribution == "service" and around.surges():
+        return replace(score, attribution="mixed")
+    is_load = signal.workload in _IN_FLIGHT and score.attribution == "workload"
+    unknown = score.evidence.get("judged_share", 1.0) < _MOSTLY_KNOWN
+    if is_load and unknown and around.arrivals_rise() is False:
+        return replace(score, attribution="mixed")
+    return score
 
 
 def _move_threshold(
@@ -127,7 +165,21 @@ def _move_threshold(
     state.audit_hash = chained
 
 
+def saturation(evidence: Mapping[str, float]) -> str | None:
+    """Return in words that a cap hides the tail (``detectors.saturation``); None if none does."""
+    share = evidence.get("saturated_share")
+    if share is None:
+        return None
+    return (
+        f"P99 is saturated: {share:.1%} of the samples are exactly "
+        f"{evidence['saturated_at_s']:.6g} s, the largest: it is that or more"
+    )
+
+
 def _verdict(cell: str, series: Series, state: SeriesState, score: DriftScore) -> DriftVerdict:
+    unresolved = saturation(score.evidence)
+    # Behind a cap P99 may have moved or not: that no drift is seen does not say that all is calm.
+    says_nothing = score.drifting is None or (unresolved is not None and not score.drifting)
     return DriftVerdict(
         id=digest(cell, series.key, "verdict", score.end_s),
         event_time_s=score.end_s,
@@ -137,8 +189,8 @@ def _verdict(cell: str, series: Series, state: SeriesState, score: DriftScore) -
         kl_nats=_maybe(score.kl_nats),
         p99_s=_maybe(score.p99_s),
         threshold_s=state.threshold_s,
-        drifting="insufficient" if score.drifting is None else score.drifting,
-        why=score.why,
+        drifting="insufficient" if says_nothing else bool(score.drifting),
+        why=score.why or unresolved,
         direction=score.direction,
         attribution=score.attribution,
         workload_nats=_maybe(score.workload_nats),

@@ -13,7 +13,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Final
 
-from daom.lifecycle import SEVERITIES, AlertLife, Condition
+from daom.lifecycle import DRIFT, SEVERITIES, SLOWER_THAN_PEERS, AlertLife, Condition
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Surroundings:
         now_s: Event time.
         lives: Every alert of the cell by its key, as it stands.
         maintenance: Windows that somebody announced.
-        judged: The engines that are there and have been judged, by signal.
+        judged: The engines that are there and have been judged, by signal, most important first.
     """
 
     now_s: float
@@ -58,6 +58,25 @@ class Surroundings:
             for life in self.lives.values()
             if life.phase == "firing" and life.name == name and life.engine == engine
         ]
+
+    def about_to_fire(self, condition: Condition) -> str | None:
+        """Return a more important signal of the same scope whose own alert is about to fire."""
+        order = list(self.judged)
+        if condition.signal not in order:
+            return None
+        before = order[: order.index(condition.signal)]
+        return next(
+            (
+                life.signal
+                for life in self.lives.values()
+                if life.name == condition.name
+                and life.engine == condition.engine
+                and life.phase == "pending"
+                and life.drifting
+                and life.signal in before
+            ),
+            None,
+        )
 
     def drifting_share(self, condition: Condition) -> float:
         """Return for which share of the model's engines the same signal drifts.
@@ -149,6 +168,21 @@ def same_incident(condition: Condition, life: AlertLife, around: Surroundings) -
             if other.signal != condition.signal and other_rank >= rank:
                 whose = f"engine {scope}" if scope else "the fleet"
                 return Muted("same_incident", f"{other.signal} of {whose} is already firing")
+    sooner = around.about_to_fire(condition)
+    if sooner is not None:
+        return Muted("same_incident", f"{sooner}, which explains it, is about to fire")
+    return None
+
+
+def drifts_itself(condition: Condition, life: AlertLife, around: Surroundings) -> Muted | None:  # noqa: ARG001
+    """Mute that an engine is slower than its peers where its own drift already says so."""
+    if condition.name != SLOWER_THAN_PEERS:
+        return None
+    for other in around.lives.values():
+        is_own = other.name == DRIFT and other.engine == condition.engine
+        if is_own and other.drifting and other.phase != "inactive":
+            whose = f"{other.signal} of engine {condition.engine}"
+            return Muted("drifts_itself", f"{whose} has drifted from its own past, too")
     return None
 
 

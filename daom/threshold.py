@@ -6,6 +6,7 @@ when that differs enough to matter, so that subscribers are not flooded with tri
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -38,15 +39,17 @@ class ExpectedP99Threshold:
     Attributes:
         headroom: Fraction above the expected P99: 0.25 is 25 %.
         min_change: Smaller relative changes are not worth a move.
+        ceiling_s: It is never above this.
     """
 
     headroom: float = 0.25
     min_change: float = 0.02
+    ceiling_s: float = math.inf
 
     def __call__(self, score: DriftScore, in_force_s: float | None) -> Move | None:
         if score.expected_p99_s is None:
             return None
-        target_s = score.expected_p99_s * (1.0 + self.headroom)
+        target_s = min(score.expected_p99_s * (1.0 + self.headroom), self.ceiling_s)
         if score.learned is not None:
             return Move(target_s, score.learned)
         if in_force_s is None:

@@ -6,17 +6,15 @@ may be rare), is chi-square if nothing has changed and samples are independent. 
 truth is learned from the blocks that made the reference, each against the others, and from every
 calm block after that (``detectors.dispersion``).
 
-Five statistics are asked: of latency given its workload (*service*), of the workload strata
-(*workload*), of latency alone (*latency*), and, given the workload, of the mean rank (*body*) and
-of the share in the tail (*tail*): these two look in one direction only and so see smaller shifts.
+Three statistics are asked: of latency given its workload (*service*), of the workload strata
+(*workload*) and of latency alone (*latency*). They look in all directions at once, and so see a
+change of any shape; for shifts, tails and spreads ``detectors.evidence`` sees far smaller ones.
 
-Sources: Wilks 1938, doi:10.1214/aoms/1177732360 (likelihood ratio); Wilcoxon 1945,
-doi:10.2307/3001968 (ranks).
+Source: Wilks 1938, doi:10.1214/aoms/1177732360 (likelihood ratio).
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -40,11 +38,14 @@ from detectors.partition import (
     partition_by_workload,
     partition_of_latency,
 )
+from detectors.ranks import Ranks, rank_among
 
 Floats = NDArray[np.float64]
 
-_LEARN_PANES: Final = 6
-_BINS: Final = np.arange(N_BINS)
+_LEARN_PANES: Final = 12
+_LEARN_SHARE: Final = 40
+"""The more has been learned, the more it takes to change it: panes at a time, a fortieth."""
+_N_BINS: Final = np.uint32(N_BINS)
 QUANTILES: Final = (0.5, 0.9, 0.99)
 
 
@@ -55,16 +56,12 @@ class Dispersions:
     service: Dispersion = field(default_factory=Dispersion)
     workload: Dispersion = field(default_factory=Dispersion)
     latency: Dispersion = field(default_factory=Dispersion)
-    body: Dispersion = field(default_factory=Dispersion)
-    tail: Dispersion = field(default_factory=Dispersion)
 
     def learn(self, compared: Comparison) -> None:
         """Take the comparison of one more calm block."""
         self.service.learn(compared.service)
         self.workload.learn(compared.workload)
         self.latency.learn(compared.latency)
-        self.body.learn(compared.body)
-        self.tail.learn(compared.tail)
 
 
 @dataclass(slots=True)
@@ -73,43 +70,50 @@ class Comparison:
 
     Attributes:
         n: Samples in the window; ``m`` in the reference.
-        body: Of the mean rank among the reference, given the workload: one direction, so it sees
-            small shifts that the others, which look in all directions, do not.
-        body_z: Its standard score: positive is slower.
-        tail: Of the share in the uppermost bin, from P90, P97 or P99 on by what a window can fill,
-            given the workload; 0 where the share has not risen.
-        tail_share: That share; ``expected_tail_share`` is the reference's own.
+        judged_share: Share of the window's samples whose strata the reference knows.
     """
 
     n: float
     m: float
+    judged_share: float
     service: Statistic
     workload: Statistic
     latency: Statistic
-    body: Statistic
-    body_z: float
-    tail: Statistic
-    tail_share: float
-    expected_tail_share: float
 
 
 class Sample(NamedTuple):
-    """Fine counts, sparse by stratum and bin, and dense by bin alone, shape ``(N_BINS,)``."""
+    """The samples of some panes.
 
-    sparse: SparseCounts
+    Attributes:
+        cells: Of one pane after another, so that a cell may occur more than once,
+        counts: and the samples in each.
+        latency: Samples by bin alone, shape ``(N_BINS,)``.
+    """
+
+    cells: NDArray[np.uint32]
+    counts: NDArray[np.number]
     latency: Floats
 
     @classmethod
     def of(cls, parts: Sequence[SparseCounts]) -> Sample:
-        """Return the sum of ``parts``."""
-        sparse = SparseCounts.sum_of(parts)
-        return cls(sparse, latency_counts(sparse))
+        """Return the samples of ``parts``, one or more."""
+        cells = np.concatenate([part.cells for part in parts])
+        counts = np.concatenate([part.counts for part in parts])
+        return cls(cells, counts, _latency_counts(cells, counts))
+
+    @property
+    def total(self) -> float:
+        """Number of samples."""
+        return float(self.latency.sum())
 
 
 def latency_counts(sparse: SparseCounts) -> Floats:
     """Return counts by bin, all strata together, shape ``(N_BINS,)``."""
-    bins = sparse.cells % np.uint16(N_BINS)
-    total = np.bincount(bins, weights=sparse.counts, minlength=N_BINS)
+    return _latency_counts(sparse.cells, sparse.counts)
+
+
+def _latency_counts(cells: NDArray[np.uint32], counts: NDArray[np.number]) -> Floats:
+    total = np.bincount(cells % _N_BINS, weights=counts, minlength=N_BINS)
     return total.astype(np.float64, copy=False)
 
 
@@ -124,6 +128,9 @@ class Baseline:
         overall: The bins for latency alone.
         dispersions: How its own blocks differ from it.
         block_samples: Samples in a typical block.
+        log_rate: How often evidence comes by chance (``detectors.calibration``).
+        learned_panes: Panes that it has learned from,
+        refresh_panes: and how many make it be cut and calibrated anew.
     """
 
     counts: SparseCounts
@@ -131,6 +138,9 @@ class Baseline:
     overall: Partition
     dispersions: Dispersions
     block_samples: float
+    log_rate: float = 0.0
+    learned_panes: int = 0
+    refresh_panes: int = 0
     fresh: SparseCounts = field(default_factory=SparseCounts.empty)
     fresh_panes: int = 0
 
@@ -142,12 +152,19 @@ class Baseline:
         for pane in panes:
             self.fresh = self.fresh.plus(pane)
         self.fresh_panes += len(panes)
-        if self.fresh_panes < _LEARN_PANES or not self.fresh.cells.size:
+        self.learned_panes += len(panes)
+        enough = max(_LEARN_PANES, self.learned_panes // _LEARN_SHARE)
+        if self.fresh_panes < enough or not self.fresh.cells.size:
             return
         cells, counts = self.counts.plus(self.fresh)
         fade = min(1.0, max_blocks * self.block_samples / float(counts.sum(dtype=np.float64)))
         self.counts = SparseCounts(cells, counts * np.float32(fade))
         self.fresh, self.fresh_panes = SparseCounts.empty(), 0
+
+    def cut_anew(self) -> None:
+        """Choose the bins for what has been learned by now."""
+        self.by_workload = partition_by_workload(self.counts, self.block_samples)
+        self.overall = partition_of_latency(latency_counts(self.counts), self.block_samples)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,75 +174,68 @@ class Yardstick:
     Attributes:
         by_workload: The coarse bins, and with them each of:
         log_given: Logarithm of the reference's probability of a bin, given its group.
-        rank: Mid-rank of a bin within its group, less one half; 0 where the group is unknown.
-        in_tail: 1 for the uppermost bin of each group; 0 elsewhere.
-        tail_share: The reference's share of the tail, for each bin that of its group.
-        known: 1 for the bins of groups that the reference knows; 0 elsewhere.
-        group_samples: Samples of each group.
+        group_samples: Samples of each group, 1 where there are none,
+        group_degrees: its degrees of freedom, bins - 1,
+        known: and 1 where the reference knows it, else 0.
         log_group: Logarithm of the probability of each group.
         overall: The coarse bins of latency alone, and their logarithms ``log_latency``.
         expected: Quantiles of the reference at ``QUANTILES``.
+        ranks: What ranking among it needs.
     """
 
     counts: SparseCounts
     m: float
     by_workload: Partition
     log_given: Floats
-    rank: Floats
-    in_tail: Floats
-    tail_share: Floats
-    known: Floats
     group_samples: Floats
+    group_degrees: Floats
+    known: Floats
     log_group: Floats
     overall: Partition
     log_latency: Floats
     expected: tuple[float, ...]
+    ranks: Ranks
 
 
-def yardstick(counts: SparseCounts, by_workload: Partition, overall: Partition) -> Yardstick:
+def yardstick(
+    counts: SparseCounts, by_workload: Partition, overall: Partition, ranks: Ranks
+) -> Yardstick:
     """Return what comparing with ``counts`` in these bins needs."""
-    starts, sizes = by_workload.group_starts, by_workload.group_sizes
+    starts = by_workload.group_starts
     before = by_workload.coarse(*counts)
-    totals = np.add.reduceat(before, starts)
-    per_row = np.maximum(np.repeat(totals, sizes), 1.0)
-    below = np.cumsum(before) - before - np.repeat(np.cumsum(totals) - totals, sizes)
-    known = np.repeat(totals >= MIN_KNOWN_SAMPLES, sizes).astype(np.float64)
-    in_tail = np.zeros(before.size)
-    in_tail[starts + sizes - 1] = sizes > 1
-    in_tail *= known
-    in_tail_of_group = np.add.reduceat(before * in_tail, starts)
     log_given, log_group = log_probabilities(before, starts)
+    groups = np.add.reduceat(before, starts)
     latency = latency_counts(counts)
-    coarse_latency = overall.coarse(_BINS, latency)
+    coarse_latency = overall.coarse_bins(latency)
     return Yardstick(
         counts=counts,
         m=float(before.sum()),
         by_workload=by_workload,
         log_given=log_given,
-        rank=known * ((below + 0.5 * before) / per_row - 0.5),
-        in_tail=in_tail,
-        tail_share=np.repeat(in_tail_of_group, sizes) / per_row,
-        known=known,
-        group_samples=totals,
+        group_samples=np.maximum(groups, 1.0),
+        group_degrees=(by_workload.group_sizes - 1).astype(np.float64),
+        known=(groups >= MIN_KNOWN_SAMPLES).astype(np.float64),
         log_group=log_group,
         overall=overall,
         log_latency=np.log(smoothed(coarse_latency)),
         expected=tuple(quantiles(latency, *QUANTILES)),
+        ranks=ranks,
     )
 
 
 def learn_baseline(blocks: list[SparseCounts]) -> Baseline:
     """Return the reference that ``blocks`` (two or more) make, each as large as a window."""
-    sample = Sample.of(blocks)
-    block_samples = sample.sparse.total / len(blocks)
-    by_workload = partition_by_workload(sample.sparse, block_samples)
-    overall = partition_of_latency(sample.latency, block_samples)
+    counts = SparseCounts.sum_of(blocks)
+    block_samples = counts.total / len(blocks)
+    by_workload = partition_by_workload(counts, block_samples)
+    overall = partition_of_latency(latency_counts(counts), block_samples)
     dispersions = Dispersions()
+    ranks = rank_among(counts)
     for block in blocks:
-        reference = yardstick(sample.sparse.minus(block), by_workload, overall)
+        reference = yardstick(counts.minus(block), by_workload, overall, ranks)
         dispersions.learn(compare(reference, dispersions, Sample.of([block])))
     return Baseline(
-        counts=sample.sparse,
+        counts=counts,
         by_workload=by_workload,
         overall=overall,
         dispersions=dispersions,
@@ -236,41 +246,26 @@ def learn_baseline(blocks: list[SparseCounts]) -> Baseline:
 def compare(reference: Yardstick, usual: Dispersions, window: Sample) -> Comparison:
     """Return how ``window`` (one sample or more) differs from ``reference``."""
     bins = reference.by_workload
-    now = bins.coarse(*window.sparse)
+    now = bins.coarse(window.cells, window.counts)
     parts = kl_by_chain_rule(now, reference.log_given, reference.log_group, bins.group_starts)
-    latency = reference.overall.coarse(_BINS, window.latency)
+    latency = reference.overall.coarse_bins(window.latency)
     n, m = float(now.sum()), reference.m
     latency_nats = kl_from_logs(latency, reference.log_latency)
-    known = max(float(now @ reference.known), 1.0)
-    shift = float(now @ reference.rank) / known
-    tail_share = float(now @ reference.in_tail) / known
-    expected = float(now @ (reference.tail_share * reference.known)) / known
     return Comparison(
         n=n,
         m=m,
+        judged_share=float(parts.group_samples @ (reference.group_samples >= MIN_KNOWN_SAMPLES))
+        / n,
         service=_service(reference, parts, usual.service.inflation),
         workload=_statistic(
             parts.workload_nats, bins.group_starts.size - 1, usual.workload.inflation, n, m
         ),
         latency=_statistic(latency_nats, latency.size - 1, usual.latency.inflation, n, m),
-        body=_statistic(6.0 * shift * shift, 1, usual.body.inflation, known, m),
-        body_z=shift * math.sqrt(12.0 * known / usual.body.inflation),
-        tail=_statistic(_rise_nats(tail_share, expected), 1, usual.tail.inflation, known, m),
-        tail_share=tail_share,
-        expected_tail_share=expected,
     )
 
 
-def _rise_nats(share: float, expected: float) -> float:
-    """Return KL of a share that has risen above the expected one; 0 if it has not."""
-    if share <= expected or not 0.0 < expected < 1.0:
-        return 0.0
-    rest = (1.0 - share) * math.log((1.0 - share) / (1.0 - expected)) if share < 1.0 else 0.0
-    return share * math.log(share / expected) + rest
-
-
 def _statistic(nats: float, degrees: int, inflation: float, n: float, m: float) -> Statistic:
-    """Return the statistic of a plug-in KL; of a mean rank the KL is 6 times its shift squared."""
+    """Return the statistic of a plug-in KL."""
     return Statistic(
         value=2.0 * n * nats / (1.0 + n / m),
         degrees=degrees,
@@ -280,18 +275,21 @@ def _statistic(nats: float, degrees: int, inflation: float, n: float, m: float) 
 
 def _service(reference: Yardstick, parts: KlParts, inflation: float) -> Statistic:
     """Return the service statistic: of the groups that both sides know well enough."""
-    degrees = reference.by_workload.group_sizes - 1
-    n, m = parts.group_samples, reference.group_samples
-    judged = (m >= MIN_KNOWN_SAMPLES) & (n > degrees)
-    total = float(n.sum())
-    n, m, degrees, nats = n[judged], m[judged], degrees[judged], parts.group_nats[judged]
-    bias = 0.5 * inflation * degrees * (1.0 / n + 1.0 / m)
-    corrected = float(np.sum(n * (nats - bias))) / total
-    value = float(np.sum(2.0 * n * nats / (1.0 + n / m)))
-    return Statistic(value=value, degrees=int(degrees.sum()), kl_nats=max(0.0, corrected))
+    degrees, n = reference.group_degrees, parts.group_samples
+    judged = reference.known * (n > degrees)
+    weighted = judged * n * parts.group_nats
+    error = 1.0 + n / reference.group_samples
+    judged_degrees = judged * degrees
+    # Of a group the bias is degrees / 2 (1 / n + 1 / m), and it has a share n of the whole.
+    bias = 0.5 * inflation * float(judged_degrees @ error)
+    return Statistic(
+        value=2.0 * float((weighted / error).sum()),
+        degrees=int(judged_degrees.sum()),
+        kl_nats=max(0.0, (float(weighted.sum()) - bias) / float(n.sum())),
+    )
 
 
-def expected_quantiles(reference: Yardstick, window: SparseCounts | None) -> tuple[float, ...]:
+def expected_quantiles(reference: Yardstick, window: Sample | None) -> tuple[float, ...]:
     """Return the latency quantiles at ``QUANTILES`` that the reference would have.
 
     With a ``window`` it is reweighted to its workload: what the reference would have looked like
@@ -301,9 +299,9 @@ def expected_quantiles(reference: Yardstick, window: SparseCounts | None) -> tup
     if window is None:
         return reference.expected
     bins, (cells, counts) = reference.by_workload, reference.counts
-    n = np.add.reduceat(bins.coarse(*window), bins.group_starts)
+    n = np.add.reduceat(bins.coarse(window.cells, window.counts), bins.group_starts)
     m = reference.group_samples
-    weights = np.where(m >= MIN_KNOWN_SAMPLES, n / np.maximum(m, 1.0), 0.0)
+    weights = reference.known * n / m
     if not weights.any():
         return reference.expected
     reweighted = SparseCounts(cells, (counts * weights[bins.groups(cells)]).astype(np.float32))

@@ -95,28 +95,29 @@ class SparseCounts(NamedTuple):
     """The occupied cells of a histogram: what is kept, sent and checkpointed.
 
     Attributes:
-        cells: Cell numbers, ascending, uint16.
+        cells: Cell numbers, ascending, uint32.
         counts: Values in each: uint16 where they fit, else float32 (exact up to 16.7 million).
     """
 
-    cells: NDArray[np.uint16]
+    cells: NDArray[np.uint32]
     counts: NDArray[np.number]
 
     @classmethod
     def empty(cls) -> Self:
         """Return a histogram of nothing."""
-        return cls(np.empty(0, np.uint16), np.empty(0, np.float32))
+        return cls(np.empty(0, np.uint32), np.empty(0, np.float32))
 
     @classmethod
     def of_cells(cls, cells: NDArray[np.integer]) -> Self:
         """Return the histogram of values that are in ``cells``."""
         if cells.size > _SORT_UP_TO:
-            dense = np.bincount(cells)
+            lowest = cells.min()
+            dense = np.bincount(cells - lowest)
             # Of booleans, nonzero is several times faster.
-            occupied = np.flatnonzero(dense > 0).astype(np.uint16)
-            counts = dense[occupied]
+            offsets = np.flatnonzero(dense > 0)
+            occupied, counts = (offsets + lowest).astype(np.uint32), dense[offsets]
         else:
-            ordered = np.sort(cells.astype(np.uint16))
+            ordered = np.sort(cells.astype(np.uint32))
             starts = _run_starts(ordered)
             occupied, counts = ordered[starts], np.diff(starts, append=ordered.size)
         fits = not counts.size or counts.max() <= _MAX_UINT16
@@ -166,7 +167,7 @@ class SparseCounts(NamedTuple):
         return float(self.counts.sum(dtype=np.float64))
 
 
-def _run_starts(ordered: NDArray[np.uint16]) -> NDArray[np.int64]:
+def _run_starts(ordered: NDArray[np.uint32]) -> NDArray[np.int64]:
     """Return where each run of equal values begins."""
     if not ordered.size:
         return np.empty(0, np.int64)

@@ -1,77 +1,55 @@
-"""The default detector: bias-corrected KL of a sliding window against a learned reference.
+"""The default detector: a learned reference, sequential evidence against it, and its KL divergence.
 
 What it does at the close of a pane:
 
 1. *Learning.* Panes fill blocks, each as large as a window; enough blocks make the reference
    (``detectors.baseline``).
-2. *Judging.* The window is the newest panes, as few as hold enough samples. A statistic must
-   exceed the level that one stationary window in ``false_alarm_interval_s`` would, and its
-   corrected KL must exceed ``min_kl_nats``. Too few samples give "insufficient", never a number.
+2. *Judging.* The pane's samples are ranked among the reference's of like workload
+   (``detectors.ranks``), and windows of many lengths are scanned for a shift
+   (``detectors.evidence``). It drifts once the evidence has been, for ``confirm_panes`` cycles,
+   above what a stationary fleet would show once in ``false_alarm_interval_s``
+   (``detectors.calibration``), and until the newest window has gone more than half of the way back.
+   Beside it the newest window's KL, in all directions at once, is split into the parts of workload
+   and service. Too few samples give "insufficient", never a number.
 3. *Going on learning.* A pane that leaves the window joins the reference, unless it was under
    suspicion; old counts fade, so slow change is followed. A drift that has lasted
-   ``adopt_after_s`` becomes the reference.
+   ``adopt_after_s``, a deployment that made nothing slower, or what an operator accepted, becomes
+   the reference (``detectors.references``).
 
-Cost: see ``make bench``; a few hundred microseconds a pane.
+Cost: see ``make bench``; below 200 microseconds a pane.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Final
-from weakref import WeakKeyDictionary
 
-from detectors.baseline import (
-    QUANTILES,
-    Baseline,
-    Comparison,
-    Dispersions,
-    Sample,
-    Yardstick,
-    compare,
-    expected_quantiles,
-    latency_counts,
-    learn_baseline,
-    yardstick,
-)
+from detectors.baseline import Baseline, Comparison, Sample, Yardstick, compare
+from detectors.calibration import threshold_nats
 from detectors.dispersion import Dispersion, Statistic
-from detectors.histogram import SparseCounts, quantile, quantiles
+from detectors.evidence import learn, scan
+from detectors.findings import Finding, alarm_of, find, has_recovered
+from detectors.histogram import SparseCounts
+from detectors.kl_state import KlState
 from detectors.panes import HistogramPane
-from detectors.protocol import Attribution, Direction, DriftScore
+from detectors.protocol import DriftScore
+from detectors.ranks import Ranks
+from detectors.references import References, insufficient
+from detectors.scoring import Verdict, score_window
 
+_SUSPICION_S: Final = 7_200.0
+"""A stationary series is under suspicion once in this time,"""
 _SUSPICION_LEVEL: Final = 1e-3
-_MIN_BLOCKS: Final = 2
-_DIRECTION_Z: Final = 2.0
-_CONFIDENCE_Z: Final = 1.645
-"""Of the lower limit of a quantile, one-sided 95 %."""
+"""and a share of its windows, for their KL."""
+_KL_SHARE: Final = 5e-4
+"""Of the false alarms that the KL of a window, in all directions at once, may have."""
 _MIN_QUIET_PANES: Final = 6
 _QUIET_GAPS: Final = 8.0
 """A stream is quiet after so many of its mean gaps between samples."""
 
 
-@dataclass(slots=True)
-class KlState:
-    """What one series has seen.
-
-    Attributes:
-        window: The newest panes; while learning, those of the block that is being filled.
-        tainted_panes: So many of the window's oldest panes were under suspicion: never learned.
-        block_panes: Panes since the window was last a block of its own.
-        blocks: While learning or suspecting: the blocks that may become the reference.
-    """
-
-    warmup_panes: int
-    block_panes: int = 0
-    blocks: list[SparseCounts] = field(default_factory=list)
-    window: list[SparseCounts] = field(default_factory=list)
-    tainted_panes: int = 0
-    baseline: Baseline | None = None
-    suspected_since_s: float | None = None
-
-
 class KlDetector:
-    """Bias-corrected KL with a reference that learns only while nothing is suspected.
+    """Sequential evidence and KL against a reference that learns only while nothing is suspected.
 
     Args:
         strata_base: Upper end of the lowest workload stratum; None: no workload column.
@@ -83,8 +61,10 @@ class KlDetector:
         reference_samples: and the samples it needs at least.
         max_reference_blocks: Beyond this many windows' worth of samples, old counts fade.
         warmup_panes: Panes with samples that are left out at the beginning.
-        false_alarm_interval_s: A stationary series is called drifting once in this time (nominal).
+        false_alarm_interval_s: A stationary fleet is called drifting once in this time.
+        confirm_panes: Cycles in a row that evidence must hold.
         min_kl_nats: Smaller divergences do not matter, however significant.
+        min_shift_nats: The same of the KL a sample of a shift, a spread or a tail.
         adopt_after_s: A drift that has lasted this long becomes the new reference.
     """
 
@@ -103,29 +83,31 @@ class KlDetector:
         max_reference_blocks: int = 360,
         warmup_panes: int = 3,
         false_alarm_interval_s: float = 30 * 86_400.0,
+        confirm_panes: int = 2,
         min_kl_nats: float = 0.03,
+        min_shift_nats: float = 0.005,
         adopt_after_s: float = 7_200.0,
     ) -> None:
-        if reference_blocks < _MIN_BLOCKS:
-            raise ValueError(
-                f"reference_blocks={reference_blocks}: {_MIN_BLOCKS} or more are needed, since "
-                "each is compared with the others"
-            )
         self._strata_base = strata_base
-        self.kind = f"kl with strata from {strata_base}"
+        self.kind = f"evidence and kl with strata from {strata_base}"
+        self._pane_s = pane_s
         self._window_panes = window_panes
         self._window_samples = window_samples
         self._max_window_panes = max_window_panes
-        self._reference_blocks = reference_blocks
-        self._reference_samples = reference_samples
-        self._max_reference_blocks = max_reference_blocks
         self._warmup_panes = warmup_panes
+        self._interval_s = false_alarm_interval_s
+        self._confirm_panes = confirm_panes
         self._min_kl_nats = min_kl_nats
-        self._adopt_after_s = adopt_after_s
-        self._yardsticks: WeakKeyDictionary[Baseline, Yardstick] = WeakKeyDictionary()
-        # Four statistics are asked in every window, so each gets a quarter of the false alarms.
-        share_s = window_panes * pane_s / 4.0
-        self._level = min(_SUSPICION_LEVEL, share_s / false_alarm_interval_s)
+        self._min_shift_nats = min_shift_nats
+        self._references = References(
+            window_panes=window_panes,
+            window_samples=window_samples,
+            reference_blocks=reference_blocks,
+            reference_samples=reference_samples,
+            max_reference_blocks=max_reference_blocks,
+            confirm_panes=confirm_panes,
+            adopt_after_s=adopt_after_s,
+        )
 
     def initial(self) -> KlState:
         return KlState(warmup_panes=self._warmup_panes)
@@ -133,93 +115,119 @@ class KlDetector:
     def new_pane(self) -> HistogramPane:
         return HistogramPane(self._strata_base)
 
-    def update(self, state: KlState, pane: HistogramPane, end_s: float) -> Sequence[DriftScore]:
+    def renew(self, state: KlState, why: str, *, accepted: bool = False) -> None:
+        self._references.renew(state, why, accepted=accepted)
+
+    def update(
+        self, state: KlState, pane: HistogramPane, end_s: float, *, series: int = 1
+    ) -> Sequence[DriftScore]:
         counts = pane.counts()
         if state.warmup_panes:
             state.warmup_panes -= bool(pane.samples)
-            return [_insufficient(end_s, counts, "warming up")]
+            return [insufficient(end_s, counts, "warming up")]
         if state.baseline is None:
-            return [self._learn(state, counts, end_s)]
+            return [self._references.learn(state, counts, end_s)]
+        reference = self._references.yardstick(state, state.baseline)
+        state.evidence.take(reference.ranks.scores(counts))
         clean = self._slide(state, counts)
         window = Sample.of(state.window)
-        n = round(window.sparse.total)
-        if n < self._window_samples or len(state.window) < self._window_panes:
-            why = (
-                f"the window has {n} of {self._window_samples} samples, "
-                f"{len(state.window)} of {self._window_panes} panes"
-            )
-            return [_insufficient(end_s, window.sparse, why)]
-        quiet = _quiet_panes(state.window)
-        if quiet > max(_MIN_QUIET_PANES, _QUIET_GAPS * len(state.window) / n):
-            why = f"no sample in the last {quiet} panes"
-            return [_insufficient(end_s, window.sparse, why)]
-        reference = self._yardstick(state.baseline)
-        compared = compare(reference, state.baseline.dispersions, window)
-        score = self._score(reference, state.baseline, compared, window, end_s)
-        is_block = self._completes_block(state)
-        if is_block and not score.drifting and not state.tainted_panes:
-            state.baseline.dispersions.learn(compared)
-        if score.suspected:
-            return [self._distrust(state, window, score, is_block=is_block)]
-        state.suspected_since_s = None
-        state.baseline.learn(clean, self._max_reference_blocks)
-        return [score]
+        why = self._too_little(state.window, round(window.total))
+        if why is not None:
+            return [insufficient(end_s, SparseCounts.sum_of(state.window), why)]
+        return [self._judge(state, state.baseline, reference, window, clean, end_s, series)]
 
-    def _yardstick(self, baseline: Baseline) -> Yardstick:
-        """Return the baseline's yardstick: worked out anew only when its counts have changed."""
-        known = self._yardsticks.get(baseline)
-        if known is None or known.counts is not baseline.counts:
-            known = yardstick(baseline.counts, baseline.by_workload, baseline.overall)
-            self._yardsticks[baseline] = known
-        return known
-
-    @staticmethod
-    def _completes_block(state: KlState) -> bool:
-        """Return whether the window shares no pane with the last one that was a block."""
-        state.block_panes += 1
-        if state.block_panes < len(state.window):
-            return False
-        state.block_panes = 0
-        return True
-
-    def _learn(self, state: KlState, counts: SparseCounts, end_s: float) -> DriftScore:
-        """Fill the window with panes until it is a block; make enough blocks the reference."""
-        state.window.append(counts)
-        samples = sum(pane.total for pane in state.window)
-        if len(state.window) >= self._window_panes and samples >= self._window_samples:
-            state.blocks.append(SparseCounts.sum_of(state.window))
-            state.window.clear()
-        total = SparseCounts.sum_of([*state.blocks, *state.window])
-        if not self._enough(state.blocks):
-            why = (
-                f"learning: {len(state.blocks)} of {self._reference_blocks} blocks, "
-                f"{total.total:.0f} of {self._reference_samples} samples"
-            )
-            return _insufficient(end_s, total, why)
-        return self._found(state, total, end_s, "learned", "reference learned")
-
-    def _found(
-        self, state: KlState, counts: SparseCounts, end_s: float, learned: str, why: str
+    def _judge(
+        self,
+        state: KlState,
+        baseline: Baseline,
+        reference: Yardstick,
+        window: Sample,
+        clean: list[SparseCounts],
+        end_s: float,
+        series: int,
     ) -> DriftScore:
-        """Make the blocks the reference, and begin to judge by it."""
-        state.baseline = learn_baseline(state.blocks)
-        state.blocks.clear()
-        state.window.clear()
-        state.block_panes = state.tainted_panes = 0
-        state.suspected_since_s = None
-        expected_p99_s = self._yardstick(state.baseline).expected[-1]
-        return _insufficient(end_s, counts, why, learned, expected_p99_s)
-
-    def _enough(self, blocks: list[SparseCounts]) -> bool:
-        return (
-            len(blocks) >= self._reference_blocks
-            and sum(block.total for block in blocks) >= self._reference_samples
+        compared = compare(reference, baseline.dispersions, window)
+        usual = baseline.dispersions.workload
+        moves = self._exceeds(usual, compared.workload, _SUSPICION_LEVEL)
+        scanned = scan(state.evidence, reference.ranks)
+        finding = find(
+            state.evidence, scanned, reference.ranks, self._min_shift_nats, workload_moves=moves
         )
+        decided = self._decide(
+            state, baseline, compared, finding, reference.ranks, series, moves=moves
+        )
+        score = score_window(decided, finding, compared, reference, window, end_s, self._pane_s)
+        is_block = _completes_block(state)
+        if is_block and not decided.drifting and not state.tainted_panes:
+            baseline.dispersions.learn(compared)
+        if decided.suspected or state.renewal is not None:
+            return self._references.distrust(state, baseline, score, is_block=is_block)
+        state.distrusted_since_s = None
+        learn(state.evidence, scanned)
+        self._references.learn_calm(state, baseline, clean)
+        return score
+
+    def _decide(
+        self,
+        state: KlState,
+        baseline: Baseline,
+        compared: Comparison,
+        finding: Finding,
+        ranks: Ranks,
+        series: int,
+        *,
+        moves: bool,
+    ) -> Verdict:
+        """Decide what has changed, and follow the alarm from its rise to its end."""
+        interval_s = self._interval_s * series
+        threshold = threshold_nats(baseline.log_rate, interval_s / self._pane_s)
+        suspicion = min(threshold, threshold_nats(baseline.log_rate, _SUSPICION_S / self._pane_s))
+        level = min(_SUSPICION_LEVEL, _KL_SHARE * self._window_panes * self._pane_s / interval_s)
+        usual = baseline.dispersions
+        # Coarse strata cannot tell a shift of the service from one of the workload within them.
+        service = not moves and self._exceeds(usual.service, compared.service, level)
+        latency = self._exceeds(usual.latency, compared.latency, level)
+        if finding.nats >= threshold or service or latency:
+            state.exceeding_panes += 1
+        else:
+            state.exceeding_panes = 0
+        confirmed = state.exceeding_panes >= self._confirm_panes
+        newest = len(state.window)
+        if state.alarm is not None and has_recovered(state.alarm, state.evidence, newest):
+            state.alarm, state.evidence.reach, state.exceeding_panes = None, newest, 0
+        elif state.alarm is None and confirmed and finding.nats >= threshold:
+            state.alarm = alarm_of(finding, state.evidence, ranks)
+        return Verdict(
+            service=state.alarm is not None or (confirmed and service),
+            latency=confirmed and latency,
+            workload=self._exceeds(usual.workload, compared.workload, level),
+            suspected=state.alarm is not None
+            or finding.hint_nats >= suspicion
+            or (not moves and self._exceeds(usual.service, compared.service, _SUSPICION_LEVEL))
+            or self._exceeds(usual.latency, compared.latency, _SUSPICION_LEVEL),
+            suspicion_nats=suspicion,
+            threshold_nats=threshold,
+        )
+
+    def _exceeds(self, usual: Dispersion, statistic: Statistic, level: float) -> bool:
+        return statistic.kl_nats >= self._min_kl_nats and usual.exceeds(statistic, level)
+
+    def _too_little(self, window: list[SparseCounts], n: int) -> str | None:
+        """Return why nothing can be said of the window; None if it can."""
+        if n < self._window_samples or len(window) < self._window_panes:
+            return (
+                f"the window has {n} of {self._window_samples} samples, "
+                f"{len(window)} of {self._window_panes} panes"
+            )
+        quiet = _quiet_panes(window)
+        if quiet > max(_MIN_QUIET_PANES, _QUIET_GAPS * len(window) / n):
+            return f"no sample in the last {quiet} panes"
+        return None
 
     def _slide(self, state: KlState, counts: SparseCounts) -> list[SparseCounts]:
         """Put ``counts`` into the window; return the panes that leave it and may be learned."""
         window = [*state.window, counts]
-        totals = [pane.total for pane in window]
+        totals = [*state.totals, counts.total]
         n, leaving = sum(totals), 0
         while len(window) - leaving > self._window_panes and (
             n - totals[leaving] >= self._window_samples
@@ -229,75 +237,8 @@ class KlDetector:
             leaving += 1
         clean = window[state.tainted_panes : leaving]
         state.tainted_panes = max(0, state.tainted_panes - leaving)
-        state.window = window[leaving:]
+        state.window, state.totals = window[leaving:], totals[leaving:]
         return clean
-
-    def _distrust(
-        self, state: KlState, window: Sample, score: DriftScore, *, is_block: bool
-    ) -> DriftScore:
-        """Learn nothing from a suspected window, unless the suspicion has become the new normal."""
-        state.tainted_panes = len(state.window)
-        if state.suspected_since_s is None:
-            state.suspected_since_s = score.end_s
-            # What came before the suspicion is no part of what may be adopted.
-            state.blocks.clear()
-            state.block_panes = 0
-        elif is_block:
-            state.blocks.append(window.sparse)
-            del state.blocks[: -self._reference_blocks]
-        lasted_s = score.end_s - state.suspected_since_s
-        if lasted_s < self._adopt_after_s or not self._enough(state.blocks):
-            return score
-        why = f"new normal adopted after {lasted_s:.0f} s of drift"
-        return self._found(state, window.sparse, score.end_s, "adopted", why)
-
-    def _score(
-        self,
-        reference: Yardstick,
-        baseline: Baseline,
-        compared: Comparison,
-        window: Sample,
-        end_s: float,
-    ) -> DriftScore:
-        usual = baseline.dispersions
-        service, latency = self._finds(usual, compared, self._level)
-        workload = self._exceeds(usual.workload, compared.workload, self._level)
-        expected = expected_quantiles(reference, window.sparse if workload else None)
-        lower = (_lower_limit(q, compared.n) for q in QUANTILES[1:])
-        *now, p90_s, p99_s = quantiles(window.latency, *QUANTILES, *lower)
-        surely = (now[0], p90_s, p99_s)
-        ratios = [q / e for q, e in zip(surely, expected, strict=True)]
-        return DriftScore(
-            end_s=end_s,
-            samples=round(compared.n),
-            drifting=service or latency,
-            suspected=any(self._finds(usual, compared, _SUSPICION_LEVEL)),
-            kl_nats=compared.workload.kl_nats + compared.service.kl_nats,
-            workload_nats=compared.workload.kl_nats,
-            service_nats=compared.service.kl_nats,
-            p99_s=now[-1],
-            expected_p99_s=expected[-1],
-            slowdown=max(ratios) - 1.0,
-            direction=_direction(usual, compared),
-            attribution=_attribution(compared, service=service, latency=latency, workload=workload),
-            evidence={
-                **_evidence(compared, baseline),
-                "p50_s": now[0],
-                "expected_p50_s": expected[0],
-            },
-        )
-
-    def _finds(self, usual: Dispersions, compared: Comparison, level: float) -> tuple[bool, bool]:
-        """Return whether the service has changed, and whether latency alone has."""
-        service = (
-            self._exceeds(usual.service, compared.service, level)
-            or self._exceeds(usual.body, compared.body, level)
-            or self._exceeds(usual.tail, compared.tail, level)
-        )
-        return service, self._exceeds(usual.latency, compared.latency, level)
-
-    def _exceeds(self, usual: Dispersion, statistic: Statistic, level: float) -> bool:
-        return statistic.kl_nats >= self._min_kl_nats and usual.exceeds(statistic, level)
 
 
 def _quiet_panes(window: list[SparseCounts]) -> int:
@@ -305,61 +246,10 @@ def _quiet_panes(window: list[SparseCounts]) -> int:
     return next((n for n, pane in enumerate(reversed(window)) if pane.cells.size), len(window))
 
 
-def _lower_limit(level: float, n: float) -> float:
-    """Return the level at which the sample quantile is surely below the true one.
-
-    A P99 of few samples is nearly their maximum, which says little of how slow the tail has become.
-    """
-    return max(0.0, level - _CONFIDENCE_Z * math.sqrt(level * (1.0 - level) / n))
-
-
-def _direction(usual: Dispersions, compared: Comparison) -> Direction:
-    """Return where the distribution went; a slower tail outweighs a faster body."""
-    heavier = usual.tail.exceeds(compared.tail, _SUSPICION_LEVEL)
-    if heavier or compared.body_z > _DIRECTION_Z:
-        return "slower"
-    return "faster" if compared.body_z < -_DIRECTION_Z else "none"
-
-
-def _attribution(
-    compared: Comparison, *, service: bool, latency: bool, workload: bool
-) -> Attribution:
-    if not (service or latency):
-        return "none"
-    mostly_workload = compared.workload.kl_nats > compared.service.kl_nats
-    if not service:
-        return "workload" if workload or mostly_workload else "service"
-    if not workload:
-        return "service"
-    mostly_service = compared.service.kl_nats > 2.0 * compared.workload.kl_nats
-    return "service" if mostly_service else "mixed"
-
-
-def _evidence(compared: Comparison, baseline: Baseline) -> dict[str, float]:
-    return {
-        "reference_samples": compared.m,
-        "inflation": baseline.dispersions.service.inflation,
-        "latency_nats": compared.latency.kl_nats,
-        "body_z": compared.body_z,
-        "tail_share": compared.tail_share,
-        "expected_tail_share": compared.expected_tail_share,
-    }
-
-
-def _insufficient(
-    end_s: float,
-    counts: SparseCounts,
-    why: str,
-    learned: str | None = None,
-    expected_p99_s: float | None = None,
-) -> DriftScore:
-    samples = round(counts.total)
-    return DriftScore(
-        end_s=end_s,
-        samples=samples,
-        drifting=None,
-        why=why,
-        p99_s=quantile(latency_counts(counts), 0.99) if samples else None,
-        expected_p99_s=expected_p99_s,
-        learned=learned,
-    )
+def _completes_block(state: KlState) -> bool:
+    """Return whether the window shares no pane with the last one that was a block."""
+    state.block_panes += 1
+    if state.block_panes < len(state.window):
+        return False
+    state.block_panes = 0
+    return True

@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from detectors.histogram import N_BINS, SparseCounts, bin_index
 from detectors.strata import stratum_index
 
+Column = NDArray[np.float32] | None
+
 _COMPACT_AT: Final = 16_384
 
 
@@ -31,7 +33,7 @@ class HistogramPane:
     def __init__(self, strata_base: float | None = None) -> None:
         self._strata_base = strata_base
         self._counts = SparseCounts.empty()
-        self._loose: list[tuple[NDArray[np.float32], NDArray[np.float32] | None]] = []
+        self._loose: list[tuple[NDArray[np.float32], Column, Column]] = []
         self._n_loose = 0
         self.samples = 0
 
@@ -39,9 +41,10 @@ class HistogramPane:
         self,
         values: NDArray[np.float32],
         end_s: NDArray[np.float64],  # noqa: ARG002 - a histogram keeps no order.
-        workload: NDArray[np.float32] | None,
+        workload: Column,
+        part: Column = None,
     ) -> None:
-        self._loose.append((values, workload))
+        self._loose.append((values, workload, part))
         self._n_loose += values.size
         self.samples += values.size
         if self._n_loose >= _COMPACT_AT:
@@ -60,16 +63,26 @@ class HistogramPane:
 
     def _binned(self) -> NDArray[np.int32]:
         """Return the cell of every loose sample; those not measured are left out."""
-        values = np.concatenate([values for values, _ in self._loose])
+        values = np.concatenate([values for values, _, _ in self._loose])
         cells = bin_index(values)
         if self._strata_base is not None:
-            # Without its workload a row counts as the lightest.
-            workload = np.concatenate(
-                [np.zeros(v.size, np.float32) if w is None else w for v, w in self._loose]
-            )
-            cells += stratum_index(workload, self._strata_base) * np.int32(N_BINS)
+            workload, part = self._column(1), None
+            if any(rows[2] is not None for rows in self._loose):
+                part = self._column(2)
+            cells += stratum_index(workload, self._strata_base, part) * np.int32(N_BINS)
         measured = values == values  # noqa: PLR0124 - false for NaN alone, and faster than isnan.
         return cells if measured.all() else cells[measured]
+
+    def _column(self, number: int) -> NDArray[np.float32]:
+        """Return a column of all loose rows; without its workload a row counts as the lightest."""
+        columns = [rows[number] for rows in self._loose]
+        sizes = [rows[0].size for rows in self._loose]
+        return np.concatenate(
+            [
+                np.zeros(size, np.float32) if column is None else column
+                for size, column in zip(sizes, columns, strict=True)
+            ]
+        )
 
     def merge(self, *others: HistogramPane) -> None:
         self._counts = SparseCounts.sum_of([self.counts(), *(other.counts() for other in others)])
@@ -98,12 +111,16 @@ class ValuesPane:
         self,
         values: NDArray[np.float32],
         end_s: NDArray[np.float64],
-        workload: NDArray[np.float32] | None,  # noqa: ARG002 - these detectors know none.
+        workload: Column,  # noqa: ARG002 - these detectors know none.
+        part: Column = None,  # noqa: ARG002
     ) -> None:
         measured = ~np.isnan(values)
         self._values.append(values[measured])
         self._end_s.append(end_s[measured])
         self.samples += self._values[-1].size
+
+    def counts(self) -> SparseCounts:
+        return SparseCounts.of_cells(bin_index(self.in_order()[0]))
 
     def in_order(self) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
         """Return values and event times, by event time, then by value.

@@ -10,23 +10,24 @@ is a change of the workload, and nothing can be said of the service.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from detectors.histogram import N_BINS, SparseCounts
-from detectors.strata import N_STRATA
+from detectors.strata import N_STRATA, STRATA_A_LEVEL
 
 Floats = NDArray[np.float64]
 
 MIN_KNOWN_SAMPLES: Final = 30
-"""A stratum of which the reference has fewer samples is unknown to it."""
+"""A group of strata of which the reference has fewer samples is unknown to it."""
 
+_N_BINS: Final = np.uint32(N_BINS)
 _SAMPLES_A_BIN: Final = 6.0
 _SAMPLES_A_GROUP: Final = 24.0
 _WIDEST_GROUP: Final = 4
-"""Strata, two an octave: within more than a factor of four like is not compared with like."""
+"""Strata, four an octave: within more than a factor of two like is not compared with like."""
 _HEAVY: Final = 0.1
 """A fine bin with a larger share gets both of its edges: equal values are a mode, not a gap."""
 _LEVELS: Final = (
@@ -53,15 +54,21 @@ class Partition:
 
     def groups(self, cells: NDArray[np.integer]) -> NDArray[np.int64]:
         """Return the group of each fine cell."""
-        groups: NDArray[np.int64] = self.group_of_stratum[cells // N_BINS]
+        groups: NDArray[np.int64] = self.group_of_stratum[cells // _N_BINS]
         return groups
 
     def coarse(self, cells: NDArray[np.integer], counts: NDArray[np.number]) -> Floats:
         """Return the counts of each coarse bin, shape ``(n_bins,)``, of sparse fine counts."""
-        places = self.groups(cells) * N_BINS + cells % N_BINS
-        bins = np.searchsorted(self.bin_starts, places, side="right") - 1
+        strata = cells // _N_BINS
+        places = cells + (self.group_of_stratum[strata] - strata) * N_BINS
+        bins = self.bin_starts.searchsorted(places, side="right") - 1
         total = np.bincount(bins, weights=counts, minlength=self.bin_starts.size)
         return total.astype(np.float64, copy=False)
+
+    def coarse_bins(self, latency: Floats) -> Floats:
+        """Return the same of counts by fine bin, shape ``(N_BINS,)``, where there is one group."""
+        total: Floats = np.add.reduceat(latency, self.bin_starts)
+        return total
 
 
 def partition_by_workload(reference: SparseCounts, window_samples: float) -> Partition:
@@ -75,7 +82,7 @@ def partition_by_workload(reference: SparseCounts, window_samples: float) -> Par
     by_stratum = np.bincount(
         reference.cells // N_BINS, weights=reference.counts, minlength=N_STRATA
     )
-    group_of_stratum = _group(by_stratum, by_stratum * scale)
+    group_of_stratum = group_strata(by_stratum, by_stratum * scale, _SAMPLES_A_GROUP)
     bin_starts: list[int] = []
     group_starts: list[int] = []
     groups = group_of_stratum[reference.cells // N_BINS]
@@ -108,23 +115,60 @@ def _partition(
     )
 
 
-def _group(known: NDArray[np.number], expected: NDArray[np.number]) -> NDArray[np.int64]:
-    """Return the group of each stratum.
+def group_strata(
+    reference: NDArray[np.number], expected: NDArray[np.number], full: float
+) -> NDArray[np.int64]:
+    """Return the group of each stratum, ascending, shape ``(N_STRATA,)``.
 
-    Neighbouring strata are joined until a window can be expected to fill the group, but never what
-    the reference knows with what it does not.
+    Neighbouring strata of a level are joined until the reference knows the group and ``expected``
+    fills it. What the reference has never seen is joined with nothing that it has, but for holes
+    within a group.
+
+    Args:
+        reference: Samples of each stratum in the reference, shape ``(N_STRATA,)``.
+        expected: Samples of each that count towards ``full``, the same shape.
+        full: A group with so many takes in no further stratum.
     """
-    groups = np.zeros(N_STRATA, np.int64)
-    first, held = 0, float(expected[0])
-    for stratum in range(1, N_STRATA):
-        is_known, was_known = (known[[stratum, stratum - 1]] >= MIN_KNOWN_SAMPLES).tolist()
-        wide = stratum - first >= _WIDEST_GROUP
-        full = is_known and (held >= _SAMPLES_A_GROUP or wide)
-        starts = is_known != was_known or full
-        groups[stratum] = groups[stratum - 1] + starts
-        first, held = (stratum, 0.0) if starts else (first, held)
-        held += float(expected[stratum])
-    return groups
+    spans: list[_Span] = []
+    for stratum in np.flatnonzero(reference).tolist():
+        known, held = float(reference[stratum]), float(expected[stratum])
+        last = spans[-1] if spans else None
+        if last is None or not last.takes(stratum, full):
+            spans.append(_Span(stratum, stratum, known, held))
+        else:
+            spans[-1] = last.joined(_Span(stratum, stratum, known, held))
+    return _numbered(spans)
+
+
+class _Span(NamedTuple):
+    """Strata from ``first`` to ``last``, with what the reference knows and a window holds."""
+
+    first: int
+    last: int
+    known: float
+    held: float
+
+    def joined(self, after: _Span) -> _Span:
+        return _Span(self.first, after.last, self.known + after.known, self.held + after.held)
+
+    def may_reach(self, stratum: int) -> bool:
+        same_level = self.first // STRATA_A_LEVEL == stratum // STRATA_A_LEVEL
+        return same_level and stratum - self.first < _WIDEST_GROUP
+
+    def takes(self, stratum: int, full: float) -> bool:
+        is_full = self.known >= MIN_KNOWN_SAMPLES and self.held >= full
+        return not is_full and self.may_reach(stratum)
+
+
+def _numbered(spans: list[_Span]) -> NDArray[np.int64]:
+    """Return group numbers, ascending with the strata; each run of unseen strata is a group too."""
+    starts = np.zeros(N_STRATA, np.int64)
+    for span in spans:
+        starts[span.first] = 1
+        if span.last + 1 < N_STRATA:
+            starts[span.last + 1] = 1
+    starts[0] = 0
+    return np.cumsum(starts)
 
 
 def _edges(counts: NDArray[np.number], n_bins: int) -> list[int]:

@@ -15,6 +15,8 @@ from typing import Any, ClassVar, Literal, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from detectors.histogram import SparseCounts
+
 Direction = Literal["slower", "faster", "none"]
 Attribution = Literal["service", "workload", "mixed", "none"]
 
@@ -69,8 +71,15 @@ class Pane(Protocol):
         values: NDArray[np.float32],
         end_s: NDArray[np.float64],
         workload: NDArray[np.float32] | None,
+        part: NDArray[np.float32] | None = None,
     ) -> None:
-        """Take rows; all three arrays have shape ``(rows,)``; a NaN value is no sample."""
+        """Take rows; all arrays have shape ``(rows,)``; a NaN value is no sample.
+
+        ``part`` is the part of ``workload`` that costs little, such as cached tokens.
+        """
+
+    def counts(self) -> SparseCounts:
+        """Return the samples as a histogram."""
 
     def merge(self, *others: Any) -> None:
         """Add the samples of other panes of the same kind, which stay as they are."""
@@ -103,5 +112,20 @@ class Detector(Protocol[State]):
     def new_pane(self) -> Pane:
         """Return an empty pane."""
 
-    def update(self, state: State, pane: Any, end_s: float) -> Sequence[DriftScore]:
-        """Take the pane that ended at ``end_s``; return the cycles that it completed."""
+    def update(
+        self, state: State, pane: Any, end_s: float, *, series: int = 1
+    ) -> Sequence[DriftScore]:
+        """Take the pane that ended at ``end_s``; return the cycles that it completed.
+
+        Args:
+            state: What the series has seen; it is changed.
+            pane: Of the series.
+            end_s: Event time.
+            series: How many series share the false alarms that are allowed.
+        """
+
+    def renew(self, state: State, why: str, *, accepted: bool = False) -> None:
+        """Begin a new reference, where the detector has one: ``why`` says what has changed.
+
+        ``accepted``: somebody accepts what there is now as normal, slower or not.
+        """

@@ -228,7 +228,17 @@ class RiverDetector:
     def new_pane(self) -> ValuesPane:
         return ValuesPane()
 
-    def update(self, state: RiverState, pane: ValuesPane, end_s: float) -> Sequence[DriftScore]:
+    def renew(self, state: RiverState, why: str, *, accepted: bool = False) -> None:
+        """Do nothing: these detectors forget by themselves."""
+
+    def update(
+        self,
+        state: RiverState,
+        pane: ValuesPane,
+        end_s: float,
+        *,
+        series: int = 1,  # noqa: ARG002 - their false-alarm rates are their own.
+    ) -> Sequence[DriftScore]:
         values, times_s = pane.in_order()
         history = np.concatenate([state.recent, values])
         fired = self._firings(state, values)

@@ -119,7 +119,17 @@ class Sits2026Detector:
     def new_pane(self) -> ValuesPane:
         return ValuesPane()
 
-    def update(self, state: Sits2026State, pane: ValuesPane, end_s: float) -> Sequence[DriftScore]:
+    def renew(self, state: Sits2026State, why: str, *, accepted: bool = False) -> None:
+        """Do nothing: the document knows no deployments."""
+
+    def update(
+        self,
+        state: Sits2026State,
+        pane: ValuesPane,
+        end_s: float,
+        *,
+        series: int = 1,  # noqa: ARG002 - the document shares nothing.
+    ) -> Sequence[DriftScore]:
         values, times_s = pane.in_order()
         waiting = state.values.size
         values = np.concatenate([state.values, values])

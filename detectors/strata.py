@@ -1,8 +1,11 @@
 """Strata: rows of like workload, so that like is compared with like.
 
 A longer prompt takes longer to prefill and a fuller batch longer to step; neither is a regression
-of the service. Rows are therefore kept apart by one workload column, two strata an octave, read off
-the float32 bits like the bins of ``detectors.histogram``: exponent and top bit of the mantissa.
+of the service. Rows are therefore kept apart by one workload column, four strata an octave, read
+off the float32 bits like the bins of ``detectors.histogram``: exponent and top two bits of the
+mantissa. A second column may say which part of that workload costs little (the cached tokens of a
+prompt): its share makes three levels. Which of these strata are told apart in the end, and which
+are joined, the reference decides (``detectors.partition``).
 """
 
 from __future__ import annotations
@@ -13,18 +16,26 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-N_STRATA: Final = 20
-STRATA_AN_OCTAVE: Final = 2
+STRATA_A_LEVEL: Final = 40
+N_LEVELS: Final = 3
+N_STRATA: Final = STRATA_A_LEVEL * N_LEVELS
+"""Numbered level after level: within a level, from light to heavy."""
+STRATA_AN_OCTAVE: Final = 4
 
-_SHIFT: Final = 22
+_SHIFT: Final = 21
+_LEVEL_FROM: Final = (0.25, 0.75)
+"""The share from which on a row is in the second level, and in the third."""
 
 
-def stratum_index(workload: NDArray[np.float32], base: float) -> NDArray[np.int32]:
-    """Return the stratum of each row: 0 below ``base``, then two for each factor of two.
+def stratum_index(
+    workload: NDArray[np.float32], base: float, part: NDArray[np.float32] | None = None
+) -> NDArray[np.int32]:
+    """Return the stratum of each row: 0 below ``base``, then four for each factor of two.
 
     Args:
         workload: Such as prompt tokens, shape ``(rows,)``; NaN counts in an outer stratum.
         base: Upper end of stratum 0, a power of two.
+        part: Such as cached tokens, the same shape; NaN counts as none of the workload.
 
     Raises:
         ValueError: If ``base`` is no such number.
@@ -36,4 +47,8 @@ def stratum_index(workload: NDArray[np.float32], base: float) -> NDArray[np.int3
     index = np.right_shift(workload.view(np.int32), _SHIFT)
     index -= first
     np.maximum(index, 0, out=index)
-    return np.minimum(index, N_STRATA - 1, out=index)
+    np.minimum(index, STRATA_A_LEVEL - 1, out=index)
+    if part is not None:
+        for share in _LEVEL_FROM:
+            index += STRATA_A_LEVEL * (part >= np.float32(share) * workload)
+    return index

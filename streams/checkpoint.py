@@ -15,12 +15,12 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
+from daom.cell import CellSettings, CellState
 from daom.errors import CheckpointError
-from daom.pipeline import CellSettings, CellState
 from daom.series import SeriesState, SignalSettings
 
 MAGIC: Final = b"DAOM"
-VERSION: Final = 1
+VERSION: Final = 2
 _DIGEST_BYTES: Final = 16
 _HEADER_BYTES: Final = len(MAGIC) + 1 + _DIGEST_BYTES
 _FAST: Final = 1
@@ -76,7 +76,7 @@ def judged_by(settings: CellSettings) -> dict[str, str]:
     """Return how each signal is judged, as far as a state depends on it."""
     return {
         signal.name: f"{signal.detector.kind} over {signal.table}.{signal.column} by "
-        f"{signal.workload}, panes of {settings.pane_s:g} s"
+        f"{signal.workload} and {signal.workload_part}, panes of {settings.pane_s:g} s"
         for signal in settings.signals
     }
 

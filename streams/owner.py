@@ -17,11 +17,11 @@ from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+from daom.cell import CellSettings
 from daom.codec import encode_json, encode_output
 from daom.errors import CheckpointError, MalformedRecord, SinkUnavailable, SourceError
 from daom.events import Source, Tick
 from daom.fold import Fold
-from daom.pipeline import CellSettings
 from daom.topics import Topics, dead_letter_key
 from streams.checkpoint import Checkpoint, Marker, decode_checkpoint, decode_marker, encode_marker
 from streams.metrics import WorkerMetrics

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from daom.cell import CellSettings
 from daom.fold import Fold, Folded
-from daom.pipeline import CellSettings
 from streams.checkpoint import Checkpoint, Marker, encode_checkpoint, judged_by
 
 

@@ -17,6 +17,7 @@ from typing import Final
 import msgspec
 import numpy as np
 
+from daom.cell import CellState
 from daom.config import Config
 from daom.events import (
     Alert,
@@ -31,7 +32,7 @@ from daom.events import (
     TelemetryBatch,
     Tick,
 )
-from daom.pipeline import Cell, CellState
+from daom.pipeline import Cell
 from daom.presets import cell_settings
 
 T0: Final = 1_766_000_000.0

@@ -36,10 +36,16 @@ SCORES = {
     "calm": (score(), False, True, False),
     "too little to say": (score(drifting=None), None, True, False),
     "slower": (slow(), True, False, True),
-    "slower by a trifle": (slow(0.05), False, False, False),
+    "slower by a trifle": (slow(0.05), False, True, False),
+    "nearly as slow as matters": (slow(0.09), False, False, False),
     "faster": (slow(-0.5, direction="faster"), False, True, False),
     "neither slower nor faster": (slow(0.5, direction="none"), False, True, False),
-    "suspected of being slower": (score(suspected=True, direction="slower"), False, False, False),
+    "suspected of being slower": (
+        score(suspected=True, direction="slower", slowdown=0.5),
+        False,
+        False,
+        False,
+    ),
     "above its threshold": (score(p99_s=1.1), True, False, False),
     "at its threshold": (score(p99_s=1.0), False, True, False),
     "slower and above its threshold": (slow(p99_s=1.1), True, False, True),
@@ -100,7 +106,36 @@ def test_annotations_say_what_was_found_in_words_and_numbers():
         "service_nats": "0.2",
         "attribution": "service",
         "samples": "300",
+        "tail": "P99 1.23 s, expected 0.8 s",
     }
+
+
+def test_annotations_tell_the_body_from_the_tail():
+    found = slow(5.0, p99_s=1.4, expected_p99_s=0.083)
+    found.evidence.update(p50_s=0.15, expected_p50_s=0.076)
+
+    annotations = judged(found).annotations
+
+    assert annotations["body"] == "P50 0.15 s, expected 0.076 s"
+    assert annotations["tail"] == "P99 1.4 s, expected 0.083 s"
+
+
+def test_a_tail_behind_a_cap_is_said_to_be_unresolved():
+    found = slow(5.0, p99_s=60.3, expected_p99_s=0.2)
+    found.evidence.update(saturated_share=0.031, saturated_at_s=60.0)
+
+    assert judged(found).annotations["tail"] == (
+        "P99 is saturated: 3.1% of the samples are exactly 60 s, the largest: it is that or more"
+    )
+
+
+def test_what_is_measured_otherwise_pages_nobody():
+    remarks = {"measurement_change": "requests take what they took"}
+
+    condition = RULES.condition("e1", "itl_s", slow(5.0), THRESHOLD_S, remarks)
+
+    assert (condition.active, condition.severity) == (True, "info")
+    assert condition.annotations["measurement_change"] == "requests take what they took"
 
 
 # Silence and stall

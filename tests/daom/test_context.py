@@ -110,14 +110,98 @@ def test_requests_that_vanish_are_no_negative_arrivals():
 # GPUs
 
 
-def test_readings_of_an_engines_gpus_are_averaged():
-    state = ContextState()
-    gpus = ({"uuid": "GPU-1", "temperature_c": 60.0}, {"uuid": "GPU-2", "temperature_c": 80.0})
-    state.take_gpus(GpuSample(source=Source(model="m"), time_s=T0, gpus=gpus))
-    state.close_pane(PANE_S, calm=True)
+def gpu_pane(state, *readings, calm=True):
+    """Close a pane in which the engine's GPUs were read once."""
+    state.take_gpus(GpuSample(source=Source(model="m"), time_s=T0, gpus=readings))
+    state.close_pane(PANE_S, calm=calm)
 
-    assert recent(state, "gpu_temperature_c") == [70.0]
+
+def test_an_engine_is_as_hot_as_its_hottest_gpu_and_as_fast_as_its_slowest():
+    state = ContextState()
+    gpu_pane(
+        state,
+        {"uuid": "GPU-1", "temperature_c": 60.0, "sm_clock_mhz": 1_200.0, "power_w": 100.0},
+        {"uuid": "GPU-2", "temperature_c": 80.0, "sm_clock_mhz": 1_800.0, "power_w": 140.0},
+    )
+
+    assert recent(state, "gpu_temperature_c") == [80.0]
+    assert recent(state, "gpu_sm_clock_mhz") == [1_200.0]
+    assert recent(state, "gpu_power_w") == [120.0]
     assert "gpu_uuid" not in state.levels
+
+
+def test_what_a_gpu_does_while_heat_slows_it_never_becomes_usual():
+    state = ContextState()
+    gpu_pane(state, {"sm_clock_mhz": 1_875.0, "throttle_thermal": 0.0})
+    for _ in range(100):
+        gpu_pane(state, {"sm_clock_mhz": 1_155.0, "throttle_thermal": 1.0})
+
+    assert state.levels["gpu_sm_clock_mhz"].usual == 1_875.0
+
+
+# The gap between tokens, told by steps and by requests
+
+
+def gaps(requests=None, steps=None, gauges=None):
+    """The levels after one batch."""
+    state = ContextState()
+    tables = {
+        name: table([T0] * len(next(iter(columns.values()))), **columns)
+        for name, columns in (("requests", requests), ("steps", steps))
+        if columns is not None
+    }
+    state.take_batch(batch("e1", T0, gauges={"preemptions_total": 0.0}))
+    state.take_batch(batch("e1", T0, gauges=gauges or {}, **tables))
+    state.close_pane(PANE_S, calm=True)
+    return {name: level.recent[-1] for name, level in state.levels.items()}
+
+
+REQUESTS = {"ttft_s": [0.1, 0.3], "e2e_s": [1.1, 2.3], "output_tokens": [51.0, 51.0]}
+STEPS = {"itl_s": [0.02, 0.04], "running": [2.0, 6.0], "tokens": [2.0, 6.0]}
+
+
+def test_requests_tell_the_mean_gap_between_tokens():
+    assert gaps(REQUESTS)["request_itl_s"] == pytest.approx(3.0 / 100.0)
+
+
+def test_answers_of_one_token_and_what_was_not_measured_tell_no_gap():
+    odd = {"ttft_s": [0.1, 0.3, 0.2, np.nan], "e2e_s": [1.1, 2.3, 0.2, 9.0]}
+
+    found = gaps(odd | {"output_tokens": [51.0, 51.0, 1.0, 51.0]})
+
+    assert found["request_itl_s"] == pytest.approx(3.0 / 100.0)
+    assert found["decoding_s"] == pytest.approx(1.5)
+
+
+STEP_GAPS = {
+    "each counts for who waited": (STEPS, 0.28 / 8.0),
+    "three tokens for each": (STEPS | {"tokens": [6.0, 18.0]}, 0.28 / 24.0),
+    "by tokens alone": ({"itl_s": [0.02, 0.04], "tokens": [2.0, 6.0]}, 0.28 / 8.0),
+    "by steps alone": ({"itl_s": [0.02, 0.04]}, 0.03),
+    "not all measured": (STEPS | {"itl_s": [0.02, np.nan]}, 0.02),
+}
+
+
+@pytest.mark.parametrize(("steps", "expected"), STEP_GAPS.values(), ids=STEP_GAPS)
+def test_steps_tell_the_mean_gap_between_tokens(steps, expected):
+    assert gaps(REQUESTS, steps)["step_itl_s"] == pytest.approx(expected)
+
+
+def test_without_requests_there_is_no_gap_to_compare_with():
+    assert "step_itl_s" not in gaps(steps=STEPS)
+
+
+def test_the_two_gaps_are_compared():
+    assert gaps(REQUESTS, STEPS)["itl_ratio"] == pytest.approx(0.035 / 0.03)
+
+
+@pytest.mark.parametrize(
+    ("column", "gauges"),
+    [({"preemptions": [0.0, 2.0]}, {}), ({}, {"preemptions_total": 3.0})],
+    ids=["by their column", "by the counter"],
+)
+def test_requests_that_were_preempted_are_not_compared(column, gauges):
+    assert "itl_ratio" not in gaps(REQUESTS | column, STEPS, gauges)
 
 
 # What is usual
@@ -198,7 +282,23 @@ def test_a_peak_just_before_the_onset_counts_and_one_long_before_does_not():
 
 
 def test_only_the_newest_panes_are_kept():
-    assert len(usual([1.0] * 500).recent) == 30
+    assert len(usual([1.0] * 500).recent) == 60
+
+
+def test_a_gauge_that_has_never_moved_is_known():
+    still = context(*([{"kv_usage": 0.0}] for _ in range(20)))
+    moving = context(*([{"kv_usage": value}] for value in (0.0, 0.0, 0.1, 0.0)))
+
+    assert not mean_shifts([still], 3)["kv_usage"].has_moved
+    assert mean_shifts([moving], 3)["kv_usage"].has_moved
+
+
+def test_what_has_long_not_been_reported_is_no_evidence():
+    state = context([{"waiting": 30.0}], *([{}] for _ in range(13)))
+
+    assert "waiting" in mean_shifts([state], 1)
+    state.close_pane(PANE_S, calm=True)
+    assert "waiting" not in mean_shifts([state], 1)
 
 
 def test_a_fleets_shift_is_the_mean_of_its_engines():

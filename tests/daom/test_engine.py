@@ -43,6 +43,37 @@ def test_the_longest_request_stays_the_longest_when_none_is_measured_any_more():
     assert engine(measured, unmeasured).longest_request_s == 3.0
 
 
+# Progress
+
+
+def steps(*tokens, preempted=None):
+    """A batch of steps that yielded ``tokens``; the counter of preemptions then stood so."""
+    rows = table([T0 + 20.0] * len(tokens), itl_s=[0.02] * len(tokens), tokens=tokens)
+    gauges = {} if preempted is None else {"preemptions_total": preempted}
+    return batch("e1", T0 + 20.0, steps=rows, gauges=gauges)
+
+
+PROGRESS = {
+    "tokens": (steps(0.0, 8.0, preempted=9.0), True),
+    "tokens that were not counted": (steps(math.nan), True),
+    "none, and requests preempted": (steps(0.0, 0.0, preempted=9.0), False),
+    "none, and nobody counts preemptions": (steps(0.0, 0.0), False),
+    "none, but nothing preempted: a long prompt": (steps(0.0, 0.0, preempted=5.0), True),
+    "nothing at all": (batch("e1", T0 + 20.0), False),
+}
+
+
+@pytest.mark.parametrize(("newest", "gets_on"), PROGRESS.values(), ids=PROGRESS)
+def test_steps_are_progress_if_they_get_on_with_their_work(newest, gets_on):
+    before = batch("e1", T0, requests=requests(3.0), gauges={"preemptions_total": 5.0})
+
+    assert engine(before, newest).progress_s == (newest.end_s if gets_on else T0)
+
+
+def test_who_reports_only_a_queue_has_that_in_flight():
+    assert engine(batch("e1", T0, gauges={"waiting": 8.0})).in_flight == 8.0
+
+
 def test_a_column_of_nulls_is_taken_like_any_other():
     nulls = changed(GOOD, "requests.e2e_s", [None, None])
     cell = new_cell()

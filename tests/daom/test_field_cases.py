@@ -19,11 +19,14 @@ from tests.daom.stories import (
     briefly,
     calm,
     chapter,
+    from_here,
+    learned_cell,
     outputs,
     silence,
     slower,
     story,
     table,
+    told,
     triggers,
     verdicts,
 )
@@ -125,6 +128,36 @@ def test_an_engine_that_works_and_finishes_nothing_is_stalled():
     assert moved(said)[0].event_time_s <= at(NOW + 13 + 2)
 
 
+def preempting(minutes):
+    """Every request is preempted and added again: steps without a token, a counter that rises."""
+    thrashing = Load(requests=0.0, steps=30, gauges={"running": 8.0})
+    records = from_here(calm(13), chapter(minutes, thrashing), engines=ONE)
+    return [preempted(r) if r.start_s >= at(NOW + 13) else r for r in records]
+
+
+def preempted(record):
+    steps = record.steps.columns | {"tokens": np.zeros(record.steps.rows, np.float32)}
+    count = {"preemptions_total": 40.0 * (record.start_s - at(NOW + 13))}
+    return msgspec.structs.replace(
+        record, steps=table(record.steps.end_s, **steps), gauges=dict(record.gauges) | count
+    )
+
+
+def test_steps_that_make_no_token_are_no_progress():
+    said = told(learned_cell(ONE), preempting(5))
+
+    stalls = [a for a in alerts(said) if a.name == "EngineStalled"]
+    assert briefly(stalls) == [("EngineStalled", "e1", "", "firing")]
+    assert stalls[0].event_time_s <= at(NOW + 13 + 2)
+
+
+def test_a_stalled_engine_is_never_called_calm():
+    said = told(learned_cell(ONE), preempting(10))
+
+    last = [v for v in verdicts(said, "ttft_s") if v.event_time_s > at(NOW + 13 + 3)]
+    assert {v.drifting for v in last} == {"insufficient"}
+
+
 # Time to first token jumps to ~90 s now and then while the cumulative hit ratio says 79 to 85 %.
 
 MISSES = Load(ttft=90.0, hit_ratio=0.05)
@@ -171,6 +204,52 @@ def test_a_tail_that_explodes_is_told_apart_from_its_body():
     assert all(v.evidence["p50_s"] < 1.5 * v.evidence["expected_p50_s"] for v in drifting)
 
 
+def test_a_tail_that_explodes_is_reported_with_its_body_and_the_load_it_was_under():
+    said = after_learning(
+        calm(3), chapter(8, Load(ttft=2.0, tail=8.0, gauges={"running": 48.0})), engines=ONE
+    )
+
+    found = moved(said, "ttft_s")[0].annotations
+    assert found["body"].startswith("P50 ")
+    assert found["tail"].startswith("P99 ")
+    assert "running 11.9 -> 48" in found["load"]
+
+
+# The same test five times, nothing in between: mean TTFT 2,533, 1,735, 1,747, 11,675, 47,593 ms.
+
+RUN_MINUTES = 6.0
+BETWEEN_MINUTES = 1.0
+MEAN_MS = (2_533.0, 1_735.0, 1_747.0, 11_675.0, 47_593.0)
+
+
+def run_begins(number):
+    """When run ``number``, counted from 1, begins, in minutes."""
+    return (number - 1) * (RUN_MINUTES + BETWEEN_MINUTES)
+
+
+@pytest.fixture(scope="module")
+def five_runs():
+    between = chapter(BETWEEN_MINUTES, Load(requests=0.0, steps=0, gauges={"running": 0.0}))
+    runs = [chapter(RUN_MINUTES, Load(ttft=ms / 1_741.0, steps=0)) for ms in MEAN_MS]
+    return outputs(story(*(part for run in runs for part in (run, between)), engines=ONE))
+
+
+def test_an_unstable_test_is_quiet_until_its_fourth_run(five_runs):
+    opened = moved(five_runs)[0]
+
+    assert opened.labels["signal"] == "ttft_s"
+    assert at(run_begins(4)) < opened.event_time_s <= at(run_begins(4) + 3)
+
+
+def test_the_fifth_run_of_an_unstable_test_is_the_same_incident(five_runs):
+    after = [a for a in alerts(five_runs) if a.event_time_s > at(run_begins(4))]
+    incidents = {a.annotations["incident"] for a in after if a.state != "pending"}
+
+    assert len(incidents) == 1
+    assert [a.state for a in moved(five_runs)][-1] == "firing"
+    assert {a.labels["severity"] for a in moved(five_runs)[-1:]} == {"critical"}
+
+
 # The slowest twentieth becomes eight times as slow, the rest stays: a P99 above its threshold for
 # half an hour, which once raised its own threshold by what it had become.
 
@@ -202,7 +281,8 @@ def test_a_slow_tail_stays_above_its_threshold(slow_tail):
 
 
 def test_a_slow_tail_of_ten_steps_a_second_is_reported_within_three_minutes():
-    [opened] = moved(slow_tail_of(steps=100, seed=2))
+    said = moved(slow_tail_of(steps=100, seed=2))
+    [opened] = [a for a in said if a.name == "LatencyDrift"]
 
     assert (opened.state, opened.labels["severity"]) == ("firing", "critical")
     assert at(25) < opened.event_time_s <= at(25 + 3)

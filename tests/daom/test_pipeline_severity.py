@@ -70,10 +70,7 @@ def test_a_relapse_that_another_signal_shows_is_muted_until_the_cooldown_ends(a_
     cooled = [o for o in a_relapse if isinstance(o, Suppression) and o.rule == "cooldown"]
 
     assert resolved.labels["signal"] == "ttft_s"
-    assert {(o.labels["engine"], o.labels["signal"]) for o in cooled} == {
-        ("e2", "itl_s"),
-        ("e2", "e2e_s"),
-    }
+    assert {(o.labels["engine"], o.labels["signal"]) for o in cooled} == {("e2", "itl_s")}
     assert {o.until_s for o in cooled} == {resolved.event_time_s + 300.0}
 
 

@@ -1,5 +1,7 @@
 """Every suspect is named on its evidence, and nobody on less."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -53,6 +55,8 @@ GUILTY = {
     "gpu_errors": {"gpu_xid": shift(0.0, 31.0)},
 }
 
+DEAD = replace(shift(0.0, 0.0), has_moved=False)
+
 
 @pytest.mark.parametrize("cause", GUILTY)
 def test_the_guilty_is_named_alone_with_its_evidence(cause):
@@ -78,6 +82,12 @@ INNOCENT = {
         "gpu_power_w": shift(100.0, 140.0),
         "gpu_sm_clock_mhz": shift(1875.0, 1870.0),
     },
+    "the flag says that a hot gpu's slower clock is not the heat's": {
+        "gpu_sm_clock_mhz": shift(1_875.0, 1_850.0),
+        "gpu_temperature_c": shift(60.0, 88.0),
+        "gpu_throttle_thermal": shift(0.0, 0.0),
+    },
+    "a queue for a moment, its gauge dead": {"waiting": DEAD, "queue_s": shift(0.001, 0.01)},
     "hot as always": {"gpu_temperature_c": shift(85.0, 85.0)},
     "a faster clock": {"gpu_sm_clock_mhz": shift(1200.0, 1875.0)},
 }
@@ -130,6 +140,64 @@ def test_a_cache_that_was_full_for_a_moment_is_blamed_by_its_peak():
 
     assert cause.cause == "kv_cache_saturation"
     assert cause.evidence == ("kv_usage 0.79, at its peak 0.989",)
+
+
+def test_a_clock_that_falls_by_five_percent_is_evidence_beside_the_flag():
+    shifts = {
+        "gpu_sm_clock_mhz": shift(1_215.0, 1_155.0),
+        "gpu_throttle_thermal": shift(0.0, 1.0),
+        "gpu_power_w": shift(140.0, 140.0),
+    }
+
+    [cause] = rank_causes(evidence("itl_s", shifts=shifts))
+
+    assert cause.cause == "gpu_thermal"
+    assert cause.evidence == (
+        "gpu_sm_clock_mhz 1.22e+03 -> 1.16e+03",
+        "gpu_throttle_thermal 0 -> 1",
+        "gpu_power_w 140 -> 140",
+    )
+
+
+def test_a_dead_gauge_exonerates_nobody():
+    queue = {"waiting": shift(0.2, 294.0), "kv_usage": DEAD}
+
+    [cause] = rank_causes(evidence(shifts=queue))
+
+    assert cause.cause == "queue_saturation"
+    assert not any("KV memory" in words for words in cause.evidence)
+
+
+@pytest.mark.parametrize("gauge", [{"waiting": DEAD}, {}], ids=["dead", "missing"])
+def test_requests_that_queue_are_believed_more_than_a_gauge_that_never_moves(gauge):
+    [cause] = rank_causes(evidence(shifts=gauge | {"queue_s": shift(0.01, 59.9)}))
+
+    assert cause.cause == "queue_saturation"
+    assert "queue_s 0.01 -> 59.9" in cause.evidence
+
+
+# Measurements
+
+JUMPED = {"itl_ratio": shift(1.0, 2.7), "request_itl_s": shift(0.02, 0.02)}
+
+
+def test_a_measurement_that_jumped_is_blamed_first_where_something_was_changed():
+    known = {"shifts": JUMPED, "measurement_jumped": True}
+
+    assert ranked("itl_s", **known) == ["measurement_change"]
+    assert ranked("itl_s", **known, changes=[changed("deploy", 10.0)]) == [
+        "measurement_change",
+        "change_deploy",
+    ]
+
+
+def test_without_a_change_a_full_cache_is_the_better_explanation():
+    shifts = JUMPED | GUILTY["kv_cache_saturation"]
+
+    assert ranked("itl_s", shifts=shifts, measurement_jumped=True) == [
+        "kv_cache_saturation",
+        "measurement_change",
+    ]
 
 
 # Changes

@@ -18,7 +18,7 @@ from detectors.protocol import DriftScore
 from detectors.river_adapters import RiverDetector, RiverDrift
 from detectors.sits2026 import Sits2026Detector
 
-FEW = settings(max_examples=12, derandomize=True, deadline=None)
+FEW = settings(max_examples=10, derandomize=True, deadline=None)
 PANE_S = 10.0
 ENGINES = 3
 
@@ -124,7 +124,7 @@ def encode_hook(value):
 def decode_hook(wanted, value):
     if get_origin(wanted) is np.ndarray or wanted is np.ndarray:
         dtype, shape, raw = value
-        return np.frombuffer(raw, dtype).reshape(shape)
+        return np.frombuffer(raw, dtype).reshape(shape).copy()
     if wanted is RiverDrift:
         return RiverDrift.from_bytes(value)
     raise NotImplementedError(f"a checkpoint does not hold a {wanted}")
@@ -291,6 +291,38 @@ def test_cycles_end_in_order_and_none_after_its_pane(kind, stream):
     assert len(found) >= len(panes)
     assert ends == sorted(ends)
     assert ends[-1] <= len(panes) * PANE_S
+
+
+@every_detector
+@FEW
+@given(stream=streams(), at=st.integers(0, 12), accepted=st.booleans())
+def test_a_renewal_outlives_a_restart(kind, stream, at, accepted):
+    detector = kind.make()
+    panes = [[rows] for rows in rows_of(stream, kind.unit)]
+    before, state = run(detector, panes[:at])
+    detector.renew(state, "version 2", accepted=accepted)
+    restored = checkpointed(detector, state)
+
+    steady, _ = run(detector, panes[at:], state, first=at)
+    stopped, _ = run(kind.make(), panes[at:], restored, first=at)
+
+    assert steady == stopped
+    assert len(before) + len(steady) >= len(panes)
+
+
+@every_detector
+@FEW
+@given(stream=streams())
+def test_a_pane_is_left_as_it_was(kind, stream):
+    detector = kind.make()
+    state = detector.initial()
+    for number, rows in enumerate(rows_of(stream, kind.unit)):
+        pane = pane_of(detector, [rows])
+        before = [column.tolist() for column in pane.snapshot()]
+
+        detector.update(state, pane, (number + 1) * PANE_S)
+
+        assert [column.tolist() for column in pane.snapshot()] == before
 
 
 @every_detector

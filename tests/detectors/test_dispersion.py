@@ -12,8 +12,8 @@ from scipy.stats import chi2
 
 from detectors.baseline import Dispersions, Sample, compare, learn_baseline, yardstick
 from detectors.dispersion import Dispersion, Statistic
-from detectors.histogram import SparseCounts, bin_index
-from detectors.kl import KlDetector
+from detectors.ranks import rank_among
+from tests.detectors.feeding import ar1, counts_of
 
 FEW = settings(max_examples=100, derandomize=True, deadline=None)
 LEVELS = [1e-2, 1e-3, 1e-5, 5.8e-7]
@@ -153,26 +153,22 @@ def test_the_inflation_is_the_mean_of_what_was_learned_but_never_below_one(ratio
 
 def correlated(rho, seed, samples):
     """Stationary latencies whose logarithm is AR(1)."""
-    rng = np.random.default_rng(seed)
-    noise = np.sqrt(1.0 - rho * rho) * rng.standard_normal(samples)
-    level, path = rng.standard_normal(), np.empty(samples)
-    for i in range(samples):
-        level = path[i] = rho * level + noise[i]
-    return np.exp(0.3 * path).astype(np.float32)
+    return np.exp(0.3 * ar1(np.random.default_rng(seed), rho, samples)).astype(np.float32)
 
 
 def excesses(rho, seed, blocks=300, level=1e-3):
     """Of how many calm blocks a statistic exceeds: by plain chi-square, and by dispersion."""
     cut = correlated(rho, seed, 120 * (10 + blocks)).reshape(-1, 120)
-    counts = [SparseCounts.of_cells(bin_index(block)) for block in cut]
+    counts = [counts_of(block) for block in cut]
     baseline = learn_baseline(counts[:10])
-    reference = yardstick(baseline.counts, baseline.by_workload, baseline.overall)
+    ranks = rank_among(baseline.counts)
+    reference = yardstick(baseline.counts, baseline.by_workload, baseline.overall, ranks)
     plain = dispersed = 0
     for block in counts[10:]:
         compared = compare(reference, Dispersions(), Sample.of([block]))
         pairs = [
             (getattr(baseline.dispersions, name), getattr(compared, name))
-            for name in ("service", "latency", "body", "tail")
+            for name in ("service", "latency")
         ]
         plain += any(s.value > chi2.isf(level, s.degrees) for _, s in pairs if s.degrees)
         dispersed += any(usual.exceeds(s, level) for usual, s in pairs)
@@ -183,7 +179,7 @@ def excesses(rho, seed, blocks=300, level=1e-3):
 def test_correlated_samples_exceed_far_less_often_than_plain_chi_square_says(seed):
     plain, dispersed = excesses(rho=0.9, seed=seed)
 
-    assert plain > 150
+    assert plain > 100
     assert dispersed < 0.3 * plain
 
 
@@ -191,17 +187,3 @@ def test_independent_samples_hardly_ever_exceed():
     _, dispersed = excesses(rho=0.0, seed=1)
 
     assert dispersed <= 3
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_a_stationary_stream_of_correlated_samples_hardly_ever_drifts(seed):
-    detector, panes = KlDetector(), correlated(0.9, seed, 20 * 1_000).reshape(-1, 20)
-    state, found = detector.initial(), []
-    for number, values in enumerate(panes):
-        pane = detector.new_pane()
-        pane.add(values, np.zeros(20), None)
-        found += detector.update(state, pane, 10.0 * (number + 1))
-
-    judged = [score.drifting for score in found if score.drifting is not None]
-    assert len(judged) > 900
-    assert sum(judged) < 0.02 * len(judged)

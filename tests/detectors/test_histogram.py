@@ -167,7 +167,7 @@ def test_sparse_counts_hold_the_occupied_cells_and_nothing_else(values):
     np.testing.assert_array_equal(binned(values), dense(sparse))
     assert sparse.total == values.size
     assert (sparse.counts > 0).all()
-    assert sparse.cells.dtype == sparse.counts.dtype == np.uint16
+    assert (sparse.cells.dtype, sparse.counts.dtype) == (np.uint32, np.uint16)
     assert (np.diff(sparse.cells.astype(int)) > 0).all()
 
 

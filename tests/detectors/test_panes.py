@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from detectors.histogram import N_BINS, bin_index
 from detectors.panes import HistogramPane, ValuesPane
-from detectors.strata import stratum_index
+from detectors.strata import STRATA_A_LEVEL, stratum_index
 
 FEW = settings(max_examples=60, derandomize=True, deadline=None)
 BASE = 32.0
@@ -20,14 +20,16 @@ PANES = {
 
 latencies = st.one_of(st.floats(0.0, 100.0, width=32), st.sampled_from([np.nan, 1e-9, 1e9, 0.0]))
 tokens = st.sampled_from([0.0, 10.0, 100.0, 1_000.0, 100_000.0])
-rows = st.lists(st.tuples(latencies, st.integers(0, 10), tokens), max_size=40)
+cached = st.sampled_from([0.0, 50.0, 90.0, 1_000.0, np.nan])
+rows = st.lists(st.tuples(latencies, st.integers(0, 10), tokens, cached), max_size=40)
 batches = st.lists(rows, max_size=6)
 
 
 def columns(batch):
     values = np.array([row[0] for row in batch], np.float32)
     end_s = np.array([row[1] for row in batch], np.float64)
-    return values, end_s, np.array([row[2] for row in batch], np.float32)
+    workload = np.array([row[2] for row in batch], np.float32)
+    return values, end_s, workload, np.array([row[3] for row in batch], np.float32)
 
 
 def filled(make, batches):
@@ -102,9 +104,9 @@ def test_a_nan_is_no_sample(make, batches):
 @FEW
 @given(batches=batches)
 def test_a_histogram_counts_every_row_in_its_stratum_and_bin(batches):
-    values, _, workload = columns([row for batch in batches for row in batch])
+    values, _, workload, part = columns([row for batch in batches for row in batch])
     measured = ~np.isnan(values)
-    cells = stratum_index(workload, BASE) * N_BINS + bin_index(values)
+    cells = stratum_index(workload, BASE, part) * N_BINS + bin_index(values)
     expected = np.bincount(cells[measured])
 
     counts = filled(PANES["by workload"], batches).counts()
@@ -120,6 +122,26 @@ def test_a_row_without_its_workload_counts_as_the_lightest():
     without.add(values, end_s, None)
 
     assert plain(with_it) == plain(without)
+
+
+def test_a_row_without_the_part_of_its_workload_counts_as_having_none():
+    values, end_s, workload = np.array([0.1, 0.2], np.float32), np.zeros(2), np.ones(2, np.float32)
+    with_it, without, some = (HistogramPane(BASE) for _ in range(3))
+    for pane, parts in ((with_it, (0.0, 0.0)), (without, (None, None)), (some, (None, 0.0))):
+        for row, part in enumerate(parts):
+            column = None if part is None else np.full(1, part, np.float32)
+            pane.add(values[[row]], end_s[[row]], 100.0 * workload[[row]], column)
+
+    assert plain(with_it) == plain(without) == plain(some)
+
+
+def test_cached_tokens_put_a_row_into_a_stratum_of_its_own():
+    pane = HistogramPane(BASE)
+    prompt, part = np.full(3, 1_000.0, np.float32), np.array([0.0, 500.0, 900.0], np.float32)
+    pane.add(np.full(3, 0.1, np.float32), np.zeros(3), prompt, part)
+
+    strata = pane.counts().cells // N_BINS
+    assert np.diff(strata.astype(int)).tolist() == [STRATA_A_LEVEL, STRATA_A_LEVEL]
 
 
 def test_many_small_batches_are_counted_once_each():

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from daom.cell import CellSettings
 from daom.codec import encode_output
 from daom.config import Config, Preset
 from daom.errors import CheckpointError
 from daom.events import Alert
 from daom.fold import Fold
-from daom.pipeline import CellSettings
 from daom.presets import cell_settings
 from streams.checkpoint import (
     MAGIC,

@@ -1,0 +1,222 @@
+"""The closing of one pane: every series is judged, then the alerts are walked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from daom.alerting import AlertDesk
+from daom.cell import CellSettings, CellState
+from daom.circumstances import circumstance_conditions, evidence_for, remarks
+from daom.conditions import (
+    ceiling_condition,
+    cell_silence_condition,
+    ended_condition,
+    silence_condition,
+    stall_condition,
+)
+from daom.context import ContextState, arrivals_rise
+from daom.events import Output, Series
+from daom.lifecycle import SLOWER_THAN_PEERS, Condition
+from daom.peer_conditions import peer_condition
+from daom.root_cause import Evidence
+from daom.series import SeriesState, SignalSettings, Surrounding, judge
+from detectors.peers import MIN_ENGINES, PeerScore, PeersState
+from detectors.protocol import DriftScore, Pane
+
+
+class Cycle:
+    """One pane of a cell, to be closed.
+
+    Args:
+        name: The cell's key.
+        model: The model's name.
+        settings: How the cell is judged.
+        state: What it remembers.
+        desk: Walks its alerts.
+        number: Of the pane.
+        now_s: Event time at which it ended.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        model: str,
+        settings: CellSettings,
+        state: CellState,
+        desk: AlertDesk,
+        number: int,
+        now_s: float,
+    ) -> None:
+        self._name = name
+        self._model = model
+        self._settings = settings
+        self._state = state
+        self._desk = desk
+        self._number = number
+        self._now_s = now_s
+        self._conditions: list[Condition] = []
+        self._judged: dict[str, set[str]] = {signal.name: set() for signal in settings.signals}
+        self._agitated: set[str] = set()
+
+    def close(self) -> Iterator[Output]:
+        """Yield what the cell says at the end of this pane."""
+        state, settings = self._state, self._settings
+        self._renew()
+        for signal in settings.signals:
+            if signal.name in state.fleet:
+                yield from self._close_signal(signal)
+        self._conditions.extend(self._presence())
+        yield from self._desk.walk(
+            state.desk, self._conditions, self._judged, self._now_s, self._evidence
+        )
+        for name, engine in state.engines.items():
+            engine.context.close_pane(settings.pane_s, calm=name not in self._agitated)
+        state.desk.maintenance = [w for w in state.desk.maintenance if w.end_s > self._now_s]
+
+    def _renew(self) -> None:
+        """Begin new references where something was changed in this pane."""
+        renewals, now_s = self._state.renewals, self._now_s
+        due = [change for change in renewals if change.time_s < now_s]
+        self._state.renewals = [change for change in renewals if change.time_s >= now_s]
+        signals = {signal.name: signal for signal in self._settings.signals}
+        for change in due:
+            for name, series in self._series_of(change.source.engine):
+                if name in signals:
+                    why = change.words()
+                    accepted = change.kind == "accept"
+                    signals[name].detector.renew(series.detector, why, accepted=accepted)
+
+    def _series_of(self, engine: str | None) -> Iterator[tuple[str, SeriesState]]:
+        """Yield the series of ``engine``; of all engines and of the fleet if it is None."""
+        for name, state in self._state.engines.items():
+            if engine in {name, None}:
+                yield from state.series.items()
+        if engine is None:
+            yield from self._state.fleet.items()
+
+    def _close_signal(self, signal: SignalSettings) -> Iterator[Output]:
+        """Judge one signal: of each engine, then of all together."""
+        closed: dict[str, Pane] = {}
+        for name, engine in self._state.engines.items():
+            series = engine.series.get(signal.name)
+            if series is not None:
+                pane = series.panes.pop(self._number, None)
+                closed[name] = signal.detector.new_pane() if pane is None else pane
+        together = signal.detector.new_pane()
+        together.merge(*closed.values())
+        peers = self._compare_peers(signal, closed, together)
+        for name, pane in closed.items():
+            series = self._state.engines[name].series[signal.name]
+            yield from self._judge(name, signal, series, pane, peers.get(name))
+            if series.judged:
+                self._judged[signal.name].add(name)
+        yield from self._judge(None, signal, self._state.fleet[signal.name], together)
+
+    def _compare_peers(
+        self, signal: SignalSettings, closed: Mapping[str, Pane], together: Pane
+    ) -> dict[str, PeerScore]:
+        """Hold each engine against the others; they need no history for that."""
+        if signal.peers is None:
+            return {}
+        state = self._state.peers.setdefault(signal.name, PeersState())
+        counts = {name: pane.counts() for name, pane in closed.items()}
+        scores = signal.peers.update(state, counts, together.counts(), self._now_s)
+        for name, score in scores.items():
+            self._conditions.append(peer_condition(name, signal.name, score, len(scores)))
+            if score.apart:
+                self._agitated.add(name)
+        return scores
+
+    def _judge(
+        self,
+        engine: str | None,
+        signal: SignalSettings,
+        series: SeriesState,
+        pane: Pane,
+        peers: PeerScore | None = None,
+    ) -> Iterator[Output]:
+        identity = Series(model=self._model, engine=engine, signal=signal.name)
+        around = Surrounding(
+            n_series=self._n_series(),
+            surges=lambda: self._surges(engine),
+            arrivals_rise=lambda: arrivals_rise(self._contexts(engine)),
+            evidence={} if peers is None else peers.evidence(),
+        )
+        scores, outputs = judge(self._name, identity, signal, series, pane, self._now_s, around)
+        yield from outputs
+        for score in scores:
+            contexts, changes = self._contexts(engine), self._state.changes
+            said = remarks(contexts, signal.name, score, changes, self._settings.pane_s)
+            condition = self._settings.drift.condition(
+                engine, signal.name, score, series.threshold_s, said
+            )
+            self._note(condition, score)
+            if signal.ceiling_s is not None:
+                ceiling = ceiling_condition(engine, signal.name, score, signal.ceiling_s)
+                self._conditions.append(ceiling)
+            yield from self._long_drift(series, condition, score)
+
+    def _surges(self, engine: str | None) -> bool:
+        """Return whether far more requests arrive than usual, at the engine or at any."""
+        return any(context.surges() for context in self._contexts(engine))
+
+    def _contexts(self, engine: str | None) -> list[ContextState]:
+        """Return the circumstances of ``engine``, or of all."""
+        engines = self._state.engines
+        return [e.context for name, e in engines.items() if engine in {name, None}]
+
+    def _long_drift(
+        self, series: SeriesState, condition: Condition, score: DriftScore
+    ) -> Iterator[Output]:
+        """Trigger root-cause analysis once for a drift that lasts, where settings ask for it."""
+        after_s = self._settings.alerts.root_cause_after_s
+        since_s = series.drift_since_s
+        if after_s is None or since_s is None or series.triggered:
+            return
+        if score.end_s - since_s > after_s:
+            series.triggered = True
+            yield self._desk.trigger(condition, since_s, score.end_s, self._evidence)
+
+    def _presence(self) -> Iterator[Condition]:
+        """Yield the conditions of silence and stall, and of engines that have been stopped."""
+        settings, state, now_s = self._settings, self._state, self._now_s
+        cell = cell_silence_condition(state.last_record_s, now_s, settings.silent_after_s)
+        for name, engine in state.engines.items():
+            yield silence_condition(
+                name, engine, now_s, settings.silent_after_s, cell_silent=bool(cell.active)
+            )
+            yield stall_condition(name, engine, now_s, settings.stalled_after_s)
+            yield from circumstance_conditions(name, engine, settings.pane_s)
+        yield cell
+        yield from self._ended()
+
+    def _ended(self) -> Iterator[Condition]:
+        """Yield the conditions of alerts whose subject is gone."""
+        state = self._state
+        signals = {signal.name for signal in self._settings.signals}
+        for life in state.desk.lives.values():
+            if life.engine is not None and life.engine not in state.engines:
+                yield ended_condition(life, f"engine {life.engine} was stopped, or is long gone")
+            elif life.signal is not None and life.signal not in signals:
+                yield ended_condition(life, f"{life.signal} is no longer monitored")
+            elif life.name == SLOWER_THAN_PEERS and len(state.engines) < MIN_ENGINES:
+                yield ended_condition(life, "there are too few engines to compare")
+
+    def _evidence(self, condition: Condition, onset_s: float) -> Evidence:
+        state = self._state
+        panes, lives = (
+            round((self._now_s - onset_s) / self._settings.pane_s),
+            state.desk.lives.values(),
+        )
+        return evidence_for(
+            condition, onset_s, panes, state.engines, state.changes, lives, self._settings.pane_s
+        )
+
+    def _n_series(self) -> int:
+        """Return how many series share the false alarms that are allowed."""
+        return len(self._state.fleet) + sum(len(e.series) for e in self._state.engines.values())
+
+    def _note(self, condition: Condition, score: DriftScore) -> None:
+        self._conditions.append(condition)
+        if condition.engine is not None and (score.suspected or score.drifting):
+            self._agitated.add(condition.engine)

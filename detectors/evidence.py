@@ -1,0 +1,282 @@
+"""Sequential evidence: a scan over window lengths of the newest panes' rank scores.
+
+At the close of a pane every window of 1, 2, 3, 4, 6, 8, 12 ... panes that ends there is asked, for
+each score, how far its sum is from what the reference would give. With ``z`` the standardised sum
+and ``V`` the mean square of ``z`` over the stream's own calm windows *of that length*, the evidence
+is the log-likelihood ratio of a shift against none where the variance is known from ``v`` degrees
+of freedom only::
+
+    evidence_nats = (v + 1) / 2 * ln(1 + z^2 / (V v))
+
+which is ``z^2 / (2 V)`` once much is known. Its maximum over lengths and scores is a window-limited
+GLR-CUSUM (Lai 1995): it adapts to the size of a shift and says when it began, and its delay comes
+near Lorden's bound ``ln(false-alarm interval) / KL``. Because each length has its own dispersion,
+dependence within panes, between panes, and a load that drifts over hours each widen just the
+lengths that they spoil. A length that few windows are known of leans on the shorter ones.
+
+How large the maximum may become by chance is not derived but measured: ``detectors.calibration``.
+
+Cost: some 40 microseconds a pane. Sources: Lai 1995, doi:10.1111/j.2517-6161.1995.tb02052.x
+(window-limited GLR); Lorden 1971, doi:10.1214/aoms/1177693055 (the bound); Lau, Tay & Veeravalli
+2019, doi:10.1109/TSP.2018.2878545 (binned GLR-CUSUM).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from detectors.ranks import (
+    ABOVE,
+    BODY,
+    EXPECTED,
+    INSIDE,
+    MIX,
+    N_SCORES,
+    SAMPLES,
+    SPREAD,
+    TAILS,
+    Ranks,
+)
+
+Floats = NDArray[np.float64]
+
+LENGTHS: Final = np.array([1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 180])
+"""Panes of the windows that are asked."""
+MEMORY_PANES: Final = 360
+"""Rows that are kept: the newest panes' scores, for the scan and for its calibration."""
+N_STATISTICS: Final = 2 + len(TAILS)
+"""Body, spread, and each tail."""
+_DISPERSION_PANES: Final = 8_640.0
+_PRIOR_DEGREES: Final = 8.0
+_FIRST_PRIOR_DEGREES: Final = 3.0
+"""How much independence is worth as a guess for single panes, and a length for the next one."""
+_FIRST_TAIL: Final = 2
+_ROOT_LENGTHS: Final = np.sqrt(LENGTHS)
+"""What a length leans on is known of its shorter ones: half of that, on a scale of logarithms."""
+_LEAST: Final = 1e-12
+_LEAST_MIX: Final = 0.5
+_LEAST_ERROR: Final = 0.05
+_LEAST_DISPERSION: Final = 0.9
+_LEAST_CLUMPING: Final = 1e-6
+_MIN_CLUMPS: Final = 1.5
+_NOTABLE_NATS: Final = 5.0
+_CLUMP_LENGTHS: Final = 10
+"""Lengths, up to 32 panes, from which the size of clumps is read."""
+
+
+def _ones() -> Floats:
+    return np.ones((LENGTHS.size, N_STATISTICS))
+
+
+@dataclass(slots=True)
+class Evidence:
+    """What the scan of one series has seen.
+
+    Attributes:
+        rows: Scores of the newest panes, oldest first, shape ``(panes, N_SCORES)``, float32.
+        squares: Mean of ``z^2`` over calm windows, by length and statistic.
+        windows: Calm windows behind ``squares``, by length.
+        usual: ``V`` by length and statistic, as it is used.
+        reach: So many of the newest panes may be looked at: what came before is another regime.
+    """
+
+    rows: NDArray[np.float32] = field(default_factory=lambda: np.empty((0, N_SCORES), np.float32))
+    squares: Floats = field(default_factory=_ones)
+    windows: Floats = field(default_factory=lambda: np.zeros(LENGTHS.size))
+    usual: Floats = field(default_factory=_ones)
+    reach: int = 0
+
+    def take(self, row: NDArray[np.float32]) -> None:
+        """Take the scores of one more pane."""
+        self.rows = np.concatenate([self.rows[1 - MEMORY_PANES :], row[None, :]])
+        self.reach = min(self.reach + 1, MEMORY_PANES)
+
+
+class Scan(NamedTuple):
+    """What the windows that end now say, by length and statistic.
+
+    Attributes:
+        sums: Scores of each window, shape ``(lengths, N_SCORES)``.
+        z: The same standardised, shape ``(lengths, N_STATISTICS)``.
+    """
+
+    sums: Floats
+    z: Floats
+
+
+def scan(evidence: Evidence, ranks: Ranks) -> Scan:
+    """Return what the windows within reach say."""
+    lengths = LENGTHS[: np.searchsorted(LENGTHS, evidence.reach, side="right")]
+    newest = evidence.rows[-int(lengths[-1]) :].astype(np.float64)
+    # Segments between one length and the next, summed from the newest on.
+    starts = newest.shape[0] - lengths[::-1]
+    sums = np.cumsum(np.add.reduceat(newest, starts)[::-1], axis=0)
+    return Scan(sums, standardised(sums, ranks))
+
+
+def standardised(sums: Floats, ranks: Ranks) -> Floats:
+    """Return the standardised sums, shape ``(..., N_STATISTICS)``.
+
+    Args:
+        sums: Scores, shape ``(..., N_SCORES)``.
+        ranks: The reference. Its own error adds to that of the samples that are no part of it.
+    """
+    n = np.maximum(sums[..., SAMPLES], 1.0)
+    scale = n * _error(sums, n, ranks)
+    z = np.empty((*sums.shape[:-1], N_STATISTICS))
+    z[..., 0] = sums[..., BODY] / np.sqrt(scale * ranks.variances[0])
+    z[..., 1] = sums[..., SPREAD] / np.sqrt(scale * ranks.variances[1])
+    share = np.minimum(np.maximum(sums[..., EXPECTED] / n[..., None], _LEAST), 1.0 - _LEAST)
+    excess = sums[..., ABOVE] - sums[..., EXPECTED]
+    z[..., 2:] = excess / np.sqrt(scale[..., None] * share * (1.0 - share))
+    return z
+
+
+def _error(sums: Floats, n: Floats, ranks: Ranks) -> Floats:
+    """Return by how much the reference's own error widens sums, ``1 + n / m`` in the plainest case.
+
+    What is a part of the reference narrows them instead; and where the mix of strata has moved to
+    what the reference knows little of, its error weighs more.
+    """
+    mix = np.maximum(sums[..., MIX] / n, _LEAST_MIX)
+    error: Floats = np.maximum(1.0 + mix * (n - 2.0 * sums[..., INSIDE]) / ranks.m, _LEAST_ERROR)
+    return error
+
+
+def squares(z: Floats, sums: Floats, usual: Floats) -> Floats:
+    """Return ``z^2 / usual`` of body and spread, shape ``(..., 2)``.
+
+    Where samples depend on one another a spread wanders up further than down: its sum is compared
+    with a gamma law of the skewness that such a dependence brings, ``sqrt((V - 1) / n)``, by twice
+    its Cramer rate.
+    """
+    squared = z * z / usual
+    n = np.maximum(sums[..., SAMPLES], 1.0)
+    shape = 4.0 * n / np.maximum(usual[..., 1] - 1.0, _LEAST_CLUMPING)
+    excess = np.sqrt(squared[..., 1] / shape)
+    skewed = 2.0 * shape * (excess - np.log1p(excess))
+    squared[..., 1] = np.where(z[..., 1] > 0.0, skewed, squared[..., 1])
+    return squared
+
+
+def tail_nats(sums: Floats, usual: Floats, ranks: Ranks) -> Floats:
+    """Return the evidence for heavier tails, shape ``(..., len(TAILS))``: 0 where none is.
+
+    Samples beyond a high quantile are few and, where samples depend on one another, come in clumps:
+    their number is Polya-Aeppli (clumps are Poisson, the sizes of clumps geometric). Evidence is
+    the Cramer rate of that law with the expected mean and ``usual`` times its variance, which for
+    single samples (``usual`` 1) is that of a Poisson number. The reference's own number is one of
+    these too: what is expected is what both together make likely, and it has a part in the
+    evidence. A tail of which the reference has hardly a clump is not judged.
+    """
+    n = np.maximum(sums[..., SAMPLES], 1.0)[..., None]
+    apart = np.maximum(ranks.m - sums[..., INSIDE], 1.0)[..., None]
+    above, usually = sums[..., ABOVE], np.maximum(sums[..., EXPECTED], _LEAST)
+    reference = usually * (apart / n)
+    pooled = (above + reference) * (n / (n + apart))
+    rest = above + reference - pooled
+    nats = _clumped_rate(above, pooled, np.maximum(usual, 1.0))
+    clump = np.maximum(usual, 1.0)
+    nats += (reference * np.log(reference / rest) - reference + rest) / clump
+    seen = reference >= _MIN_CLUMPS * clump
+    heavier: Floats = np.where(seen & (above > usually), nats, 0.0)
+    return heavier
+
+
+def _clumped_rate(above: Floats, expected: Floats, usual: Floats) -> Floats:
+    """Return the Cramer rate of a Polya-Aeppli number at ``above``, more than ``expected``."""
+    q = np.maximum((usual - 1.0) / (usual + 1.0), _LEAST_CLUMPING)
+    clumps = expected * (1.0 - q)
+    # exp(theta) at which the tilted law's mean is what was seen: the root of a quadratic below 1/q.
+    half = above * q + 0.5 * clumps * (1.0 - q)
+    root = half + np.sqrt(np.maximum(half * half - (above * q) ** 2, 0.0))
+    tilt = np.maximum(above / np.maximum(root, _LEAST), 1.0)
+    rate: Floats = above * np.log(tilt) - clumps * (tilt - 1.0) / (1.0 - q * tilt)
+    return rate
+
+
+def evidence_nats(found: Scan, usual: Floats, windows: Floats, ranks: Ranks) -> Floats:
+    """Return the evidence of each window and statistic, the same shape as ``z``."""
+    size = found.z.shape[0]
+    degrees = (_PRIOR_DEGREES + windows / _ROOT_LENGTHS)[:size, None]
+    squared = squares(found.z[:, :2], found.sums, usual[:size, :2])
+    nats = np.empty_like(found.z)
+    nats[:, :2] = 0.5 * (degrees + 1.0) * np.log1p(squared / degrees)
+    tails = usual[:size, _FIRST_TAIL:]
+    # No more than this, and mostly far too little to look closer.
+    nats[:, _FIRST_TAIL:] = 0.5 * np.maximum(found.z[:, _FIRST_TAIL:], 0.0) ** 2 / tails
+    if nats[:, _FIRST_TAIL:].max() > _NOTABLE_NATS:
+        nats[:, _FIRST_TAIL:] = tail_nats(found.sums, tails, ranks)
+    return nats
+
+
+def learn(evidence: Evidence, found: Scan) -> None:
+    """Take the windows that end now for calm ones."""
+    size = found.z.shape[0]
+    evidence.windows[:size] = np.minimum(evidence.windows[:size] + 1.0, _DISPERSION_PANES)
+    weight = 1.0 / evidence.windows[:size, None]
+    evidence.squares[:size] += weight * (found.z**2 - evidence.squares[:size])
+
+
+def learn_reference(evidence: Evidence, ranks: Ranks) -> None:
+    """Take all rows, which are the reference's own panes, for calm; each is a part of it."""
+    total = np.cumsum(evidence.rows, axis=0, dtype=np.float64)
+    total = np.concatenate([np.zeros((1, N_SCORES)), total])
+    for index, length in enumerate(LENGTHS.tolist()):
+        if 2 * length > evidence.rows.shape[0]:
+            break
+        z = standardised(total[length:] - total[:-length], ranks)
+        evidence.squares[index] = np.mean(z * z, axis=0)
+        evidence.windows[index] = z.shape[0]
+    lean_on_shorter(evidence)
+
+
+def lean_on_shorter(evidence: Evidence) -> None:
+    """Work ``usual`` out anew: what is known of a length, drawn towards the length before it.
+
+    A tail is drawn towards the tail below it, too, of which more is known; and whatever its length,
+    it counts in clumps as large as any.
+    """
+    prior, weight = np.ones(N_STATISTICS), _FIRST_PRIOR_DEGREES
+    for index, length in enumerate(LENGTHS.tolist()):
+        degrees = evidence.windows[index] / length
+        for statistic in range(N_STATISTICS):
+            if statistic > _FIRST_TAIL:
+                prior[statistic] = max(prior[statistic], prior[statistic - 1])
+            drawn = weight * prior[statistic] + degrees * evidence.squares[index, statistic]
+            prior[statistic] = max(drawn / (weight + degrees), _LEAST_DISPERSION)
+        evidence.usual[index], weight = prior, _PRIOR_DEGREES
+    evidence.usual[:, 2:] = evidence.usual[:_CLUMP_LENGTHS, 2:].max(axis=0)
+
+
+def settle(evidence: Evidence) -> None:
+    """Make the rows, ranked by a draft of the reference, those of the reference's own panes.
+
+    The draft is a sample and so is off by a little, in every row alike: that is taken out.
+    """
+    rows = evidence.rows
+    total = rows.sum(axis=0, dtype=np.float64)
+    n = max(float(total[SAMPLES]), 1.0)
+    for score in (BODY, SPREAD):
+        rows[:, score] -= rows[:, SAMPLES] * np.float32(total[score] / n)
+    rows[:, EXPECTED] *= ((total[ABOVE] + 1.0) / (total[EXPECTED] + 1.0)).astype(np.float32)
+    rows[:, INSIDE] = rows[:, SAMPLES]
+    evidence.reach = 0
+
+
+def begin_anew(evidence: Evidence) -> None:
+    """Forget the rows, which are of another reference; how much windows vary is kept, in part."""
+    evidence.rows = evidence.rows[:0]
+    evidence.reach = 0
+    np.minimum(evidence.windows, MEMORY_PANES, out=evidence.windows)
+
+
+def mark_learned(evidence: Evidence, newest: int, learned: int) -> None:
+    """Note that the ``learned`` panes before the ``newest`` ones are in the reference now."""
+    rows = evidence.rows[: max(0, evidence.rows.shape[0] - newest)][-learned:] if learned else None
+    if rows is not None:
+        rows[:, INSIDE] = rows[:, SAMPLES]

@@ -1,0 +1,182 @@
+"""What a scan found: which score, in which window, how strongly, and how much it is worth.
+
+However significant, a shift below ``min_nats`` of KL a sample is not worth a word; one below half
+of that is not even worth a suspicion: it is learned.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from detectors.evidence import LENGTHS, Evidence, Scan, evidence_nats
+from detectors.ranks import ABOVE, BODY, EXPECTED, SAMPLES, SPREAD, Ranks
+from detectors.strata import STRATA_AN_OCTAVE
+
+Floats = NDArray[np.float64]
+
+_BODY, _SPREAD, _FIRST_TAIL = 0, 1, 2
+_GONE_BACK: Final = 0.5
+"""An alarm is over once the newest window shows less than this share of what raised it."""
+_RELIEF_NATS: Final = 4.6
+"""A hundred to one."""
+_NOTABLE_NATS: Final = 4.0
+"""Less is never a drift, nor a suspicion."""
+_LEAST_WHERE_IT_MOVES: Final = 0.04
+_HINT: Final = 0.5
+_LEAST: Final = 1e-9
+
+
+@dataclass(slots=True)
+class Alarm:
+    """A shift that has been found and is not over.
+
+    Attributes:
+        statistic: Which statistic shows it, as numbered in ``detectors.evidence``.
+        effect: Its mean a sample when it was found,
+        variance: and how much a sample's varies, dependence and all.
+        panes: Panes since it began.
+        relief_nats: Evidence that it has ended: a CUSUM of no shift against this one.
+    """
+
+    statistic: int
+    effect: float
+    variance: float
+    panes: int
+    relief_nats: float = 0.0
+
+
+class Finding(NamedTuple):
+    """What the windows that end now say.
+
+    Attributes:
+        nats: The strongest evidence of what is worth a word; 0 where nothing is.
+        hint_nats: The same of what is worth a suspicion.
+        statistic: Which statistic shows the former.
+        effect: Its mean a sample, in that window,
+        panes: which is so long.
+        body_nats: The strongest evidence of a shifted body, worth a word or not,
+        body_shift: and the shift of the mean rank in that window: positive is slower.
+        spread_nats: The same of a wider or narrower body.
+        tail_nats: The same of a heavier tail,
+        tail_share: the share of samples in that tail, and the share that is expected there.
+        expected_tail_share: See ``tail_share``.
+    """
+
+    nats: float
+    hint_nats: float
+    statistic: int
+    effect: float
+    panes: int
+    body_nats: float
+    body_shift: float
+    spread_nats: float
+    tail_nats: float
+    tail_share: float
+    expected_tail_share: float
+
+
+def find(
+    evidence: Evidence, scan: Scan, ranks: Ranks, min_nats: float, *, workload_moves: bool
+) -> Finding:
+    """Return what ``scan`` says of windows against ``ranks``.
+
+    Where the workload moves, it moves within each stratum too, by half its width at most: so much
+    of a shift is explained by that.
+    """
+    nats = evidence_nats(scan, evidence.usual, evidence.windows, ranks)
+    n = np.maximum(scan.sums[:, SAMPLES], 1.0)
+    body, tail = nats[:, _BODY], nats[:, _FIRST_TAIL:]
+    body_at = int(body.argmax())
+    tail_at, which = divmod(int(tail.argmax()), tail.shape[1])
+    strong, at, statistic, effect, hint = 0.0, 0, 0, 0.0, 0.0
+    if nats.max() >= _NOTABLE_NATS:
+        effects = _effects(scan.sums, n[:, None])
+        worth = _worth_nats(effects, scan.sums, n, ranks)
+        least = np.full(worth.shape[1], min_nats)
+        if workload_moves:
+            least[_BODY] = max(min_nats, _explained_nats(ranks))
+            least[_SPREAD:] = max(min_nats, _LEAST_WHERE_IT_MOVES)
+        worthy = np.where(worth >= least, nats, 0.0)
+        at, statistic = divmod(int(worthy.argmax()), worthy.shape[1])
+        strong, effect = float(worthy[at, statistic]), float(effects[at, statistic])
+        hint = float(nats.max(where=worth >= _HINT * least, initial=0.0))
+    return Finding(
+        nats=strong,
+        hint_nats=hint,
+        statistic=statistic,
+        effect=effect,
+        panes=int(LENGTHS[at]),
+        body_nats=float(body[body_at]),
+        body_shift=float(scan.sums[body_at, BODY] / n[body_at]),
+        spread_nats=float(nats[:, _SPREAD].max()),
+        tail_nats=float(tail[tail_at, which]),
+        tail_share=float(scan.sums[tail_at, ABOVE][which] / n[tail_at]),
+        expected_tail_share=float(scan.sums[tail_at, EXPECTED][which] / n[tail_at]),
+    )
+
+
+def alarm_of(finding: Finding, evidence: Evidence, ranks: Ranks) -> Alarm:
+    """Return the alarm that ``finding`` raises."""
+    if finding.statistic < _FIRST_TAIL:
+        variance = ranks.variances[finding.statistic]
+    else:
+        variance = finding.expected_tail_share + 0.5 * abs(finding.effect)
+    at = int(np.searchsorted(LENGTHS, finding.panes))
+    usual = float(evidence.usual[at, finding.statistic])
+    return Alarm(finding.statistic, finding.effect, variance * usual, finding.panes)
+
+
+def has_recovered(alarm: Alarm, evidence: Evidence, window_panes: int) -> bool:
+    """Take the newest pane into ``alarm``; return whether the shift is over.
+
+    Both must say so: the evidence for its end, and the newest window since it began, which must
+    have gone more than half of the way back.
+    """
+    alarm.panes += 1
+    n, now = _newest(alarm, evidence, 1)
+    relief = n * (0.5 * alarm.effect**2 - alarm.effect * now) / alarm.variance
+    alarm.relief_nats = max(0.0, alarm.relief_nats + relief)
+    _, lately = _newest(alarm, evidence, min(window_panes, alarm.panes))
+    gone_back = math.copysign(lately, lately * alarm.effect) < _GONE_BACK * abs(alarm.effect)
+    return gone_back and alarm.relief_nats >= _RELIEF_NATS
+
+
+def _newest(alarm: Alarm, evidence: Evidence, panes: int) -> tuple[float, float]:
+    """Return the samples of the newest ``panes`` and the mean of the alarm's statistic."""
+    sums = evidence.rows[-panes:].sum(axis=0, dtype=np.float64)
+    n = float(sums[SAMPLES])
+    return n, float(_effects(sums, max(n, 1.0))[alarm.statistic])
+
+
+def _effects(sums: Floats, n: Floats | float) -> Floats:
+    """Return the mean of each statistic a sample: of ranks, and of a tail its excess share."""
+    means = sums / n
+    found: Floats = np.concatenate(
+        [
+            means[..., BODY : SPREAD + 1],
+            means[..., ABOVE] - means[..., EXPECTED],
+        ],
+        axis=-1,
+    )
+    return found
+
+
+def _explained_nats(ranks: Ranks) -> float:
+    """Return the KL of a shift by half a stratum's width, latency in proportion to workload."""
+    shift = ranks.density * 0.5 * math.log(2.0) / STRATA_AN_OCTAVE
+    return 0.5 * shift**2 / ranks.variances[_BODY]
+
+
+def _worth_nats(effects: Floats, sums: Floats, n: Floats, ranks: Ranks) -> Floats:
+    """Return the KL a sample of each shift, as of a normal mean or a Poisson rate."""
+    worth = np.empty_like(effects)
+    worth[:, :_FIRST_TAIL] = 0.5 * effects[:, :_FIRST_TAIL] ** 2 / np.array(ranks.variances)
+    above = np.maximum(sums[:, ABOVE], _LEAST)
+    expected = np.maximum(sums[:, EXPECTED], _LEAST)
+    worth[:, _FIRST_TAIL:] = (above * np.log(above / expected) - above + expected) / n[:, None]
+    return worth

@@ -1,0 +1,172 @@
+"""Scores of samples by their rank in the reference, among rows of like workload.
+
+The rank ``u`` of a sample, 0 to 1, is the share of the reference's samples of its stratum that are
+faster. If nothing has changed ``u`` is uniform whatever the distribution, so sums of scores of it
+have a known mean and spread, and what they find does not depend on units or shape:
+
+* *body*, ``u - 1/2``: slower or faster (Wilcoxon 1945: against normal shifts 0.955 as efficient as
+  the best);
+* *spread*, ``|2 u - 1| - 1/2``: wider or narrower at the same median (Ansari & Bradley 1960);
+* *tails*: how many are above the reference's P90, P98, P99.6 and P99.92, and how many would be.
+
+Strata that the reference knows too little of are left out: nothing can be said of their service.
+
+Cost: one binary search a cell of the pane, some 15 microseconds.
+
+Sources: Wilcoxon 1945, doi:10.2307/3001968; Ansari & Bradley 1960,
+doi:10.1214/aoms/1177705688.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from detectors.histogram import MANTISSA_BITS, N_BINS, SparseCounts
+from detectors.partition import MIN_KNOWN_SAMPLES, group_strata
+from detectors.strata import N_STRATA
+
+Floats = NDArray[np.float64]
+
+TAILS: Final = (0.1, 0.02, 0.004, 0.0008)
+"""Shares of the reference that a tail begins at."""
+SAMPLES, BODY, SPREAD = 0, 1, 2
+ABOVE: Final = slice(3, 3 + len(TAILS))
+EXPECTED: Final = slice(ABOVE.stop, ABOVE.stop + len(TAILS))
+MIX: Final = EXPECTED.stop
+INSIDE: Final = MIX + 1
+N_SCORES: Final = INSIDE + 1
+"""A pane's scores: samples, body, spread, above each tail's beginning, expected there; samples
+times how much less than usual is known of such a mix of strata; and how many of the samples have
+become a part of the reference."""
+
+_SAMPLES_A_GROUP: Final = 30.0
+_LEAST_VARIANCE: Final = 0.05 / 12.0
+"""Of a reference of equal values all ranks are one half; any other value is a surprise, a finite
+one."""
+_BIN_NATS: Final = math.log(2.0) / (1 << MANTISSA_BITS)
+_LEAST_DENSITY: Final = 0.05
+_N_BINS: Final = np.uint32(N_BINS)
+_CUTS: Final = 1.0 - np.array(TAILS)
+
+
+@dataclass(frozen=True, slots=True)
+class Ranks:
+    """What ranking among a reference needs.
+
+    Attributes:
+        m: Samples of the reference.
+        groups: The group of each stratum, shape ``(N_STRATA,)``.
+        rarity: Of each group, 1 over its share of the reference; 0 where it is not known.
+        offsets: What makes a cell of each stratum a place: ``group * N_BINS + bin``.
+        places: Occupied places, and the first of each group, ascending.
+        middle: Rank of a sample in each place,
+        after: and of one between it and the next.
+        known: 1 for strata that the reference knows, 0 for others, shape ``(N_STRATA,)``.
+        tails: Share of each stratum's group above each tail's beginning, as a new sample would have
+            it, shape ``(N_STRATA, tails)``; 0 where it is not known.
+        mean_spread: Mean of ``|2 u - 1|`` over the reference.
+        variances: Variance of a sample's body and of its spread, by the reference.
+        density: Mean density of log-latency, per nat: what a shift of the mean rank is worth.
+    """
+
+    m: float
+    groups: NDArray[np.int64]
+    rarity: Floats
+    offsets: NDArray[np.int64]
+    places: NDArray[np.int64]
+    middle: Floats
+    after: Floats
+    known: Floats
+    tails: Floats
+    mean_spread: float
+    variances: tuple[float, float]
+    density: float
+
+    def scores(self, pane: SparseCounts) -> NDArray[np.float32]:
+        """Return the scores of ``pane``, shape ``(N_SCORES,)``."""
+        row = np.zeros(N_SCORES, np.float32)
+        strata = pane.cells // _N_BINS
+        counts = self.known[strata] * pane.counts
+        places = pane.cells + self.offsets[strata]
+        at = self.places.searchsorted(places, "right") - 1
+        rank = np.where(self.places[at] == places, self.middle[at], self.after[at])
+        centred = rank - 0.5
+        row[SAMPLES] = counts.sum()
+        row[BODY] = counts @ centred
+        row[SPREAD] = counts @ np.abs(2.0 * centred) - row[SAMPLES] * self.mean_spread
+        row[ABOVE] = counts @ (rank[:, None] > _CUTS)
+        by_stratum = np.bincount(strata, counts, N_STRATA)
+        row[EXPECTED] = by_stratum @ self.tails
+        by_group = np.bincount(self.groups, by_stratum)
+        # Pairs, so that it is right on average however few the samples are.
+        pairs = np.maximum(by_group * (by_group - 1.0), 0.0) @ self.rarity
+        row[MIX] = pairs / max(row[SAMPLES] - 1.0, 1.0)
+        return row
+
+
+def rank_among(reference: SparseCounts, *, by_workload: bool = True) -> Ranks:
+    """Return what ranking among ``reference`` needs; ``by_workload``: each stratum by itself."""
+    strata = reference.cells // _N_BINS
+    groups = np.zeros(N_STRATA, np.int64)
+    if by_workload:
+        held = np.bincount(strata, weights=reference.counts, minlength=N_STRATA)
+        groups = group_strata(held, held, _SAMPLES_A_GROUP)
+    offsets = (groups - np.arange(N_STRATA)) * N_BINS
+    first = np.arange(int(groups[-1]) + 1) * N_BINS
+    cells = np.concatenate([first, reference.cells + offsets[strata]])
+    samples = np.concatenate([np.zeros(first.size), reference.counts])
+    order = np.argsort(cells, kind="stable")
+    cells = cells[order]
+    starts = np.concatenate([[0], np.flatnonzero(cells[1:] != cells[:-1]) + 1])
+    return _ranks(groups, offsets, cells[starts], np.add.reduceat(samples[order], starts))
+
+
+def _ranks(
+    groups: NDArray[np.int64], offsets: NDArray[np.int64], places: NDArray[np.int64], counts: Floats
+) -> Ranks:
+    group = places // N_BINS
+    samples: Floats = np.bincount(group, weights=counts).astype(np.float64)
+    totals = np.maximum(samples, 1.0)[group]
+    until = np.cumsum(counts) - (np.cumsum(samples) - samples)[group]
+    rank = (until - 0.5 * counts) / totals
+    known = samples >= MIN_KNOWN_SAMPLES
+    weights = counts * known[group]
+    m = max(float(weights.sum()), 1.0)
+    centred = rank - 0.5
+    spread = np.abs(2.0 * centred)
+    mean_spread = float(weights @ spread) / m
+    variances = (float(weights @ centred**2) / m, float(weights @ (spread - mean_spread) ** 2) / m)
+    above = np.array([np.bincount(group, weights=counts * (rank > cut)) for cut in _CUTS])
+    # A new sample is as likely as any of the reference's to be the largest of all.
+    tails = ((above + 1.0) / (samples + 1.0) * known).T
+    return Ranks(
+        m=m,
+        groups=groups,
+        rarity=np.where(known, m / np.maximum(samples, 1.0), 0.0),
+        offsets=offsets,
+        places=places,
+        middle=rank,
+        after=until / totals,
+        known=known[groups].astype(np.float64),
+        tails=tails[groups],
+        mean_spread=mean_spread,
+        variances=(max(variances[0], _LEAST_VARIANCE), max(variances[1], _LEAST_VARIANCE)),
+        density=_density(group, weights, samples, m),
+    )
+
+
+def _density(group: NDArray[np.int64], counts: Floats, samples: Floats, m: float) -> float:
+    """Return the mean density of log-latency within its group, per nat.
+
+    It is the chance that two samples of a group share a bin, over the bin's width: counted in pairs
+    it is right on average however few they are.
+    """
+    weights = np.maximum(counts * (counts - 1.0), 0.0)
+    pairs = np.bincount(group, weights=weights, minlength=samples.size)
+    sharing = pairs / np.maximum(samples - 1.0, 1.0)
+    return max(float(sharing.sum()) / m / _BIN_NATS, _LEAST_DENSITY)

@@ -1,0 +1,201 @@
+"""Whether a P99 is resolved: a cap at which many samples are equal hides what lies beyond.
+
+A client's timeout, a clipped measurement, the last edge of somebody's buckets: where the largest
+value is shared by a hundredth of the samples or more, P99 is that value however slow the rest has
+become. It then says neither "calm" nor "slow". Counts still do: the share at the cap is compared
+with the reference's like any other share, so a drift that they show is believed.
+
+Continuous measurements are never equal so often, and those of a coarse clock thin out towards their
+largest: its count must stand out from that of the next smaller value.
+
+Cost: one more concatenation and four passes over a pane's values at its close.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Generic, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from detectors.histogram import SparseCounts
+from detectors.protocol import Detector, DriftScore, State
+
+_TAIL_SHARE: Final = 0.01
+_MIN_EQUAL: Final = 4
+_STANDS_OUT: Final = 2.0
+_MIN_SAMPLES: Final = 500
+"""Fewer cannot show a hundredth; so many of the newest are asked."""
+_MAX_PANES: Final = 360
+_COMPACT_AT: Final = 16_384
+_NEAR: Final = np.float32(0.7)
+
+
+class Top(NamedTuple):
+    """The two largest values of some samples, and how often each occurs.
+
+    Attributes:
+        samples: Those measured.
+        value: The largest; ``equal`` samples are as large.
+        below: The next smaller one; ``below_equal`` samples are that, 0 where there is none.
+    """
+
+    samples: int = 0
+    value: float = 0.0
+    equal: int = 0
+    below: float = 0.0
+    below_equal: int = 0
+
+    @classmethod
+    def of(cls, values: NDArray[np.float32]) -> Top:
+        """Return the top of ``values``, shape ``(rows,)``; a NaN is no sample."""
+        value = values.max(initial=-np.inf)
+        if np.isnan(value):
+            return cls.of(values[~np.isnan(values)])
+        equal = int(np.count_nonzero(values == value))
+        # The next smaller value is mostly near: of many values few need be looked at.
+        near = values[values > _NEAR * value]
+        less = near[near < value]
+        if not less.size:
+            less = values[values < value]
+        if not less.size:
+            return cls(equal, float(value), equal) if equal else cls()
+        below = less.max()
+        below_equal = int(np.count_nonzero(less == below))
+        return cls(values.size, float(value), equal, float(below), below_equal)
+
+    @classmethod
+    def of_all(cls, tops: Sequence[Top]) -> Top:
+        """Return the top of all samples together: exact, whatever their order."""
+        counts: dict[float, int] = {}
+        for top in tops:
+            for value, equal in ((top.value, top.equal), (top.below, top.below_equal)):
+                if equal:
+                    counts[value] = counts.get(value, 0) + equal
+        samples = sum(top.samples for top in tops)
+        match sorted(counts, reverse=True)[:2]:
+            case [value, below]:
+                return cls(samples, value, counts[value], below, counts[below])
+            case [value]:
+                return cls(samples, value, counts[value])
+        return cls()
+
+    @property
+    def is_cap(self) -> bool:
+        """Return whether P99 lies among equal values that stand out: a cap.
+
+        Samples that are all equal are constant rather than capped.
+        """
+        enough = self.equal >= max(_MIN_EQUAL, _TAIL_SHARE * self.samples)
+        return enough and self.below_equal > 0 and self.equal >= _STANDS_OUT * self.below_equal
+
+
+class TopPane:
+    """A pane of another kind, ``inner``, beside which the largest values are kept."""
+
+    __slots__ = ("_loose", "_n_loose", "_top", "inner", "snapshot_type")
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+        self.snapshot_type = tuple[inner.snapshot_type, Top]
+        self._top = Top()
+        self._loose: list[NDArray[np.float32]] = []
+        self._n_loose = 0
+
+    @property
+    def samples(self) -> int:
+        """How many samples."""
+        return int(self.inner.samples)
+
+    def add(self, values: NDArray[np.float32], *columns: Any) -> None:
+        self.inner.add(values, *columns)
+        self._loose.append(values)
+        self._n_loose += values.size
+        if self._n_loose >= _COMPACT_AT:
+            self.top()
+
+    def top(self) -> Top:
+        """Return the largest values so far."""
+        if self._loose:
+            fresh = Top.of(np.concatenate(self._loose))
+            self._top = Top.of_all([self._top, fresh])
+            self._loose.clear()
+            self._n_loose = 0
+        return self._top
+
+    def counts(self) -> SparseCounts:
+        counts: SparseCounts = self.inner.counts()
+        return counts
+
+    def merge(self, *others: TopPane) -> None:
+        self.inner.merge(*(other.inner for other in others))
+        self._top = Top.of_all([self.top(), *(other.top() for other in others)])
+
+    def snapshot(self) -> Any:
+        return self.inner.snapshot(), self.top()
+
+    def restore(self, snapshot: Any) -> None:
+        inner, self._top = snapshot
+        self.inner.restore(inner)
+        self._loose, self._n_loose = [], 0
+
+
+@dataclass(slots=True)
+class WatchedState(Generic[State]):
+    """The state of the detector that is watched, and the top of the newest panes, oldest first."""
+
+    inner: State
+    tops: list[Top] = field(default_factory=list)
+
+
+class SaturationWatch:
+    """A detector whose scores say, in addition, where a cap hides the tail.
+
+    Evidence added while P99 is at a cap: ``saturated_share``, the share of the samples that equal
+    the largest, and ``saturated_at_s``, that value.
+
+    Args:
+        detector: Judges the panes; what it finds stays as it is.
+    """
+
+    def __init__(self, detector: Detector[Any]) -> None:
+        self._detector = detector
+        self.kind = detector.kind
+        self.state_type: Any = WatchedState[detector.state_type]  # type: ignore[name-defined]
+
+    def initial(self) -> WatchedState[Any]:
+        return WatchedState(self._detector.initial())
+
+    def new_pane(self) -> Any:  # A TopPane, whose snapshots have the type of their detector's.
+        return TopPane(self._detector.new_pane())
+
+    def renew(self, state: WatchedState[Any], why: str, **how: Any) -> None:
+        self._detector.renew(state.inner, why, **how)
+
+    def update(
+        self, state: WatchedState[Any], pane: TopPane, end_s: float, **how: Any
+    ) -> Sequence[DriftScore]:
+        scores = self._detector.update(state.inner, pane.inner, end_s, **how)
+        state.tops.append(pane.top())
+        return [_marked(score, state.tops) for score in scores]
+
+
+def _marked(score: DriftScore, tops: list[Top]) -> DriftScore:
+    """Return ``score`` with what the panes that it is about, or somewhat more, say of a cap."""
+    _forget(tops, max(_MIN_SAMPLES, score.samples))
+    top = Top.of_all(tops)
+    if not top.is_cap:
+        return score
+    found = {"saturated_share": top.equal / top.samples, "saturated_at_s": top.value}
+    return replace(score, evidence=score.evidence | found)
+
+
+def _forget(tops: list[Top], samples: int) -> None:
+    """Forget the oldest panes that ``samples`` newest samples do not reach back to."""
+    kept, first = 0, len(tops)
+    while first > max(0, len(tops) - _MAX_PANES) and kept < samples:
+        first -= 1
+        kept += tops[first].samples
+    del tops[:first]
