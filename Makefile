@@ -7,10 +7,10 @@ BIN := .venv/bin
 INSTALLED := .venv/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check bench lock clean
+.PHONY: help install demo test check bench bench-detection lock clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo
 	@echo '  Settings: PYTHON=python3.12 (to install with), ARGS="-k kafka -x" (for test and bench)'
 
@@ -45,6 +45,9 @@ check: $(INSTALLED) ## style, types and the direction of imports
 
 bench: $(INSTALLED) ## measure throughput and detection; ARGS=--short for a quick look
 	$(BIN)/python -m bench $(ARGS)
+
+bench-detection: $(INSTALLED) ## measure delays and false alarms beside other detectors; ARGS=--short
+	$(BIN)/python -m bench.detection $(ARGS)
 
 lock: ## resolve requirements.txt anew from pyproject.toml (needs uv)
 	@command -v $(UV) >/dev/null || { \

@@ -1,0 +1,1 @@
+"""The detection benchmark: false alarms, delays and attribution, against other detectors."""
