@@ -104,7 +104,9 @@ class AlertDesk:
                 # A severity is a label, so the incident goes on under another fingerprint.
                 yield self._alert("resolved", life, condition, now_s)
                 life.severity = condition.severity
-                yield self._alert("firing", life, condition, now_s)
+                yield self._speak(life, condition, now_s)
+            case "update":
+                yield self._speak(life, condition, now_s)
             case "resolve":
                 yield self._alert("resolved", life, condition, now_s)
                 life.resolved_s = now_s
@@ -135,14 +137,20 @@ class AlertDesk:
             yield from self._mute(muted, life, condition, now_s)
         else:
             life.phase, life.muted_by = "firing", None
-            yield self._alert("firing", life, condition, now_s)
+            yield self._speak(life, condition, now_s)
             if condition.signal is not None and self._settings.root_cause_after_s is None:
                 yield self.trigger(condition, life.since_s, now_s, evidence_for)
+
+    def _speak(self, life: AlertLife, condition: Condition, now_s: float) -> Alert:
+        """Say that it fires, with what is known by now."""
+        life.magnitude, life.far_worse_since_s = condition.magnitude, None
+        return self._alert("firing", life, condition, now_s)
 
     @staticmethod
     def _end(life: AlertLife) -> None:
         life.phase, life.clear_since_s, life.muted_by = "inactive", None, None
-        life.attribution, life.objection, life.worse_since_s = "none", None, None
+        life.attribution, life.objection = "none", None
+        life.worse_since_s = life.far_worse_since_s = None
         life.drifting = life.announced = False
 
     def _mute(

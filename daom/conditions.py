@@ -67,6 +67,7 @@ class DriftRules:
             severity="info" if MEASUREMENT_CHANGE in remarks else self._severity(score),
             attribution=score.attribution,
             drifting=drifts,
+            magnitude=max(0.0, 1.0 + score.slowdown),
             annotations=_describe(engine, signal, score, threshold_s) | dict(remarks),
         )
 
@@ -150,6 +151,7 @@ def ceiling_condition(
         clear=not above,
         severity="critical",
         attribution=score.attribution,
+        magnitude=least_s,
         annotations={
             "summary": f"P99 of {signal} of {whose} is {least_s:.3g} s or more, "
             f"above its ceiling of {ceiling_s:.3g} s",

@@ -20,9 +20,11 @@ SEVERITIES: tuple[Severity, ...] = ("info", "warning", "critical")
 Phase = Literal["inactive", "pending", "firing"]
 _ESCALATION: Final = 2.0
 """Pending times that a worsening must last: a bad moment stays in the window for about one."""
+_FAR_WORSE: Final = 2.0
+"""An alert speaks again once it is so many times as bad as when it last spoke."""
 
-Wish = Literal["pend", "fire", "escalate", "resolve", "fade"]
-"""The move that is due. ``pend``: still pending."""
+Wish = Literal["pend", "fire", "escalate", "update", "resolve", "fade"]
+"""The move that is due. ``pend``: still pending. ``update``: the same alert, but far worse."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +38,7 @@ class Condition:
         active: True, False, or None where nothing can be said.
         clear: Active is over with a margin: the alert may resolve.
         drifting: False where only the threshold was exceeded.
+        magnitude: How bad it is, in numbers of which twice is twice as bad; 0 where there are none.
     """
 
     name: str
@@ -46,6 +49,7 @@ class Condition:
     severity: Severity
     attribution: Attribution = "none"
     drifting: bool = True
+    magnitude: float = 0.0
     annotations: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -73,7 +77,9 @@ class AlertLife:
         announced: Its pending state has been published.
         muted_by: The rule that has been published as muting it.
         objection: The rule that would mute it now.
-        worse_since_s: Since when it has been worse than what it fired with, without a break.
+        worse_since_s: Since when it has been of a higher severity than what it fired with,
+        far_worse_since_s: and since when far worse than when it last spoke, without a break.
+        magnitude: How bad it was then.
     """
 
     name: str
@@ -89,6 +95,8 @@ class AlertLife:
     muted_by: str | None = None
     objection: str | None = None
     worse_since_s: float | None = None
+    far_worse_since_s: float | None = None
+    magnitude: float = 0.0
     clear_since_s: float | None = None
     resolved_s: float | None = None
 
@@ -114,7 +122,7 @@ class Lifecycle:
         if life.phase == "pending":
             return "fade"
         if life.phase == "firing" and condition.clear:
-            life.clear_since_s = now_s if life.clear_since_s is None else life.clear_since_s
+            life.clear_since_s = _since(life.clear_since_s, now_s)
             return "resolve" if now_s - life.clear_since_s >= self.resolve_s else None
         life.clear_since_s = None
         return None
@@ -126,7 +134,7 @@ class Lifecycle:
         elif life.critical_since_s is None:
             life.critical_since_s = now_s
         if life.phase == "firing":
-            return "escalate" if self._has_worsened(life, condition, now_s) else None
+            return self._worsening(life, condition, now_s)
         if life.phase == "inactive" or (condition.drifting and not life.drifting):
             # A threshold that was merely exceeded begins anew once the distribution has drifted.
             life.phase, life.since_s, life.muted_by = "pending", now_s, None
@@ -150,10 +158,19 @@ class Lifecycle:
             return condition.severity
         return "warning"
 
-    def _has_worsened(self, life: AlertLife, condition: Condition, now_s: float) -> bool:
-        """Return whether it has been worse than it fired with, twice as long as it was pending."""
-        if SEVERITIES.index(condition.severity) <= SEVERITIES.index(life.severity):
-            life.worse_since_s = None
-            return False
-        life.worse_since_s = now_s if life.worse_since_s is None else life.worse_since_s
-        return now_s - life.worse_since_s >= _ESCALATION * self.pending_s
+    def _worsening(self, life: AlertLife, condition: Condition, now_s: float) -> Wish | None:
+        """Return how it has become worse for twice as long as it was pending, if it has."""
+        since_s = now_s - _ESCALATION * self.pending_s
+        is_worse = SEVERITIES.index(condition.severity) > SEVERITIES.index(life.severity)
+        life.worse_since_s = _since(life.worse_since_s, now_s) if is_worse else None
+        if life.worse_since_s is not None and life.worse_since_s <= since_s:
+            return "escalate"
+        is_far_worse = condition.magnitude >= _FAR_WORSE * life.magnitude > 0.0
+        life.far_worse_since_s = _since(life.far_worse_since_s, now_s) if is_far_worse else None
+        if life.far_worse_since_s is not None and life.far_worse_since_s <= since_s:
+            return "update"
+        return None
+
+
+def _since(earlier_s: float | None, now_s: float) -> float:
+    return now_s if earlier_s is None else earlier_s

@@ -17,6 +17,7 @@ def peer_condition(engine: str, signal: str, score: PeerScore, engines: int) -> 
         clear=not slower,
         severity="warning",
         attribution="service",
+        magnitude=max(0.0, 1.0 + score.slowdown),
         annotations={
             "summary": f"{signal} of engine {engine} is {score.slowdown:.0%} above the median of "
             f"its {engines} engines, among requests of like workload",

@@ -123,7 +123,7 @@ class Baseline:
 
     Attributes:
         counts: All its samples, by stratum and bin; old ones fade.
-        fresh: Calm samples that are yet to be added to ``counts``, of ``fresh_panes`` panes.
+        fresh: Calm samples that are yet to be added to ``counts``, of ``fresh_panes`` panes in all.
         by_workload: The bins for the service and workload parts.
         overall: The bins for latency alone.
         dispersions: How its own blocks differ from it.
@@ -141,7 +141,7 @@ class Baseline:
     log_rate: float = 0.0
     learned_panes: int = 0
     refresh_panes: int = 0
-    fresh: SparseCounts = field(default_factory=SparseCounts.empty)
+    fresh: list[SparseCounts] = field(default_factory=list)
     fresh_panes: int = 0
 
     def learn(self, panes: list[SparseCounts], max_blocks: int) -> None:
@@ -149,17 +149,20 @@ class Baseline:
 
         They are added a few at a time: a yardstick is not worked out anew for every pane.
         """
-        for pane in panes:
-            self.fresh = self.fresh.plus(pane)
+        self.fresh.extend(panes)
         self.fresh_panes += len(panes)
         self.learned_panes += len(panes)
-        enough = max(_LEARN_PANES, self.learned_panes // _LEARN_SHARE)
-        if self.fresh_panes < enough or not self.fresh.cells.size:
+        if len(self.fresh) < _LEARN_PANES:
             return
-        cells, counts = self.counts.plus(self.fresh)
+        together = SparseCounts.sum_of(self.fresh)
+        self.fresh = [together]
+        enough = max(_LEARN_PANES, self.learned_panes // _LEARN_SHARE)
+        if self.fresh_panes < enough or not together.cells.size:
+            return
+        cells, counts = self.counts.plus(together)
         fade = min(1.0, max_blocks * self.block_samples / float(counts.sum(dtype=np.float64)))
         self.counts = SparseCounts(cells, counts * np.float32(fade))
-        self.fresh, self.fresh_panes = SparseCounts.empty(), 0
+        self.fresh, self.fresh_panes = [], 0
 
     def cut_anew(self) -> None:
         """Choose the bins for what has been learned by now."""

@@ -36,7 +36,7 @@ _CLUSTER_PANES: Final = 32
 _TAIL_LENGTHS: Final = frozenset(LENGTHS.tolist()[1::2])
 """Those that tails are asked in: their evidence changes little from one length to the next."""
 _QUANTILES: Final = (0.7, 0.8, 0.9)
-_ROUNDS: Final = 8
+_ROUNDS: Final = 4
 
 
 def calibrate(rows: NDArray[np.float32], ranks: Ranks, confirm_panes: int) -> float:

@@ -78,15 +78,16 @@ def quantiles(counts: NDArray[np.number], *levels: float) -> list[float]:
     """
     if not all(0.0 <= q <= 1.0 for q in levels):
         raise ValueError(f"every level must be 0 to 1, got {levels}")
-    cumulative = np.cumsum(counts, dtype=np.float64)
-    total = cumulative[-1]
-    if total <= 0.0:
+    # Of booleans, nonzero is several times faster.
+    occupied = (counts > 0).nonzero()[0]
+    if not occupied.size:
         raise ValueError("an empty histogram has no quantile")
-    # The smallest positive rank for q = 0: the lowest value, not the lowest bin.
-    ranks = np.maximum(np.array(levels) * total, np.finfo(np.float64).tiny)
-    bins = np.minimum(np.searchsorted(cumulative, ranks), counts.size - 1)
+    cumulative = counts[occupied].cumsum(dtype=np.float64)
+    ranks = np.array(levels) * cumulative[-1]
+    at = cumulative.searchsorted(ranks)
+    bins = occupied[at]
     inside = counts[bins]
-    fractions = (ranks - cumulative[bins] + inside) / inside
+    fractions = (ranks - cumulative[at] + inside) / inside
     found = _EDGES[bins] + fractions * (_EDGES[bins + 1] - _EDGES[bins])
     return [float(value) for value in found]
 
@@ -119,7 +120,9 @@ class SparseCounts(NamedTuple):
         else:
             ordered = np.sort(cells.astype(np.uint32))
             starts = _run_starts(ordered)
-            occupied, counts = ordered[starts], np.diff(starts, append=ordered.size)
+            occupied, counts = ordered[starts], np.empty_like(starts)
+            np.subtract(starts[1:], starts[:-1], out=counts[:-1])
+            counts[-1:] = ordered.size - starts[-1:]
         fits = not counts.size or counts.max() <= _MAX_UINT16
         return cls(occupied, counts.astype(np.uint16 if fits else np.float32))
 
@@ -169,7 +172,6 @@ class SparseCounts(NamedTuple):
 
 def _run_starts(ordered: NDArray[np.uint32]) -> NDArray[np.int64]:
     """Return where each run of equal values begins."""
-    if not ordered.size:
-        return np.empty(0, np.int64)
-    changes = np.flatnonzero(ordered[1:] != ordered[:-1])
-    return np.concatenate([[0], changes + 1])
+    begins = np.ones(ordered.size, np.bool_)
+    np.not_equal(ordered[1:], ordered[:-1], out=begins[1:])
+    return begins.nonzero()[0]

@@ -160,15 +160,21 @@ class References:
         mark_learned(state.evidence, len(state.window), len(clean))
         if counts is not baseline.counts:
             lean_on_shorter(state.evidence)
+        if baseline.learned_panes >= baseline.refresh_panes:
+            self._refresh(state, baseline)
+
+    def _refresh(self, state: KlState, baseline: Baseline) -> None:
+        """Cut the bins and calibrate the evidence anew, if there are rows enough for that."""
         rows = state.evidence.rows
         rows = rows[rows[:, INSIDE] > 0.0]
-        if baseline.learned_panes >= baseline.refresh_panes and rows.shape[0] >= _MIN_ROWS:
-            baseline.refresh_panes = baseline.learned_panes + min(
-                round(baseline.learned_panes * (_REFRESH_GROWTH - 1.0)), _REFRESH_PANES
-            )
-            baseline.cut_anew()
-            ranks = self.yardstick(state, baseline).ranks
-            baseline.log_rate = calibrate(rows, ranks, self._confirm_panes)
+        if rows.shape[0] < _MIN_ROWS:
+            return
+        baseline.refresh_panes = baseline.learned_panes + min(
+            round(baseline.learned_panes * (_REFRESH_GROWTH - 1.0)), _REFRESH_PANES
+        )
+        baseline.cut_anew()
+        ranks = self.yardstick(state, baseline).ranks
+        baseline.log_rate = calibrate(rows, ranks, self._confirm_panes)
 
     def distrust(
         self,

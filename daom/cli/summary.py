@@ -142,8 +142,13 @@ def print_summary(summary: ReplaySummary, tally: Tally) -> None:
     console.print(series_table(summary))
     for output in summary.events:
         console.print(f"{clock(output.event_time_s)}  {describe(output)}", highlight=False)
-    firing = sum(isinstance(o, Alert) and o.state == "firing" for o in summary.events)
+    # An alert that escalates, or speaks again since it is far worse, is still one.
+    fired = {
+        o.annotations.get("incident", o.id)
+        for o in summary.events
+        if isinstance(o, Alert) and o.state == "firing"
+    }
     muted = ", ".join(f"{count} by {rule}" for rule, count in summary.muted.most_common()) or "none"
-    console.print(f"{tally.records} records, {firing} alerts fired, muted: {muted}")
+    console.print(f"{tally.records} records, {len(fired)} alerts fired, muted: {muted}")
     for what, count in sorted(tally.counted.items()):
         console.print(f"{what.replace('_', ' ')}: {count}")

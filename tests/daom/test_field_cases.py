@@ -246,8 +246,16 @@ def test_the_fifth_run_of_an_unstable_test_is_the_same_incident(five_runs):
     incidents = {a.annotations["incident"] for a in after if a.state != "pending"}
 
     assert len(incidents) == 1
-    assert [a.state for a in moved(five_runs)][-1] == "firing"
+    assert {a.state for a in after if a.state != "pending"} == {"firing"}
     assert {a.labels["severity"] for a in moved(five_runs)[-1:]} == {"critical"}
+
+
+def test_the_fifth_run_of_an_unstable_test_is_said_to_be_far_worse(five_runs):
+    *_, fourth, fifth = moved(five_runs)
+
+    assert at(run_begins(5)) < fifth.event_time_s <= at(run_begins(5) + 4)
+    assert fourth.fingerprint == fifth.fingerprint
+    assert float(fifth.annotations["p99_s"]) > 2.0 * float(fourth.annotations["p99_s"])
 
 
 # The slowest twentieth becomes eight times as slow, the rest stays: a P99 above its threshold for

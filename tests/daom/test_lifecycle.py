@@ -30,19 +30,22 @@ UNKNOWN = condition(active=None)
 BURST = condition(drifting=False)
 CRITICAL = condition(severity="critical")
 MILD = condition(severity="info")
+BAD, WORSE, TWICE_AS_BAD = (condition(magnitude=times) for times in (2.0, 3.9, 4.0))
 
 
 def life():
     return AlertLife("LatencyDrift", "e1", "ttft_s")
 
 
-def apply(wish, alert_life):
+def apply(wish, alert_life, said):
     """Do what the wish asks for, as if nothing muted it."""
     match wish:
         case "fire":
-            alert_life.phase = "firing"
+            alert_life.phase, alert_life.magnitude = "firing", said.magnitude
         case "escalate":
             alert_life.severity = "critical"
+        case "update":
+            alert_life.magnitude, alert_life.far_worse_since_s = said.magnitude, None
         case "resolve" | "fade":
             alert_life.phase, alert_life.clear_since_s = "inactive", None
 
@@ -57,7 +60,7 @@ def wishes_at(timed):
     alert_life, due = life(), []
     for now_s, each in timed:
         due.append(LIFECYCLE.advance(alert_life, each, now_s))
-        apply(due[-1], alert_life)
+        apply(due[-1], alert_life, each)
     return due
 
 
@@ -101,6 +104,14 @@ STORIES = {
     "a moment that is worse is no escalation": (
         [SLOW, SLOW, SLOW, CRITICAL, CRITICAL, CRITICAL, SLOW, CRITICAL, CRITICAL],
         ["pend", "pend", "fire", *[None] * 6],
+    ),
+    "speaks again once it has been twice as bad for two minutes": (
+        [BAD, BAD, BAD, WORSE, WORSE, *[TWICE_AS_BAD] * 8],
+        ["pend", "pend", "fire", *[None] * 6, "update", *[None] * 3],
+    ),
+    "twice as bad for a moment is no news": (
+        [BAD, BAD, BAD, *[TWICE_AS_BAD] * 4, BAD, *[TWICE_AS_BAD] * 4],
+        ["pend", "pend", "fire", *[None] * 9],
     ),
     "never de-escalates": (
         [CRITICAL, CRITICAL, CRITICAL, SLOW, MILD],
