@@ -1,7 +1,8 @@
 """The configuration: one YAML file, every value overridable by the environment.
 
 ``DAOM_KAFKA__BOOTSTRAP_SERVERS=b1:9092,b2:9092`` overrides ``kafka: bootstrap_servers:``; two
-underscores go one level down. A wrong value stops the start with one message that names where it
+underscores go one level down. A duration is a number of seconds or a text such as 90s, 1h30m or
+30d. A wrong value stops the start with one message that names where it
 came from, the field, the value and what is allowed.
 """
 
@@ -16,13 +17,38 @@ from typing import Annotated, Any, Final, Literal, Self
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
+from daom.durations import DURATION_PATTERN, parse_duration
 from daom.errors import ConfigError
 
 ENV_PREFIX: Final = "DAOM_"
 _NOT_CONFIG: Final = frozenset(
     {"DAOM_CONFIG", "DAOM_KAFKA_SCRIPT", "DAOM_TEST_KAFKA", "DAOM_REQUIRE_SERVERS"}
 )
-Seconds = Annotated[float, Field(gt=0.0, le=366 * 86_400.0)]
+
+
+def _seconds(value: object) -> object:
+    """Return the seconds of a text such as 30d or 1h30m; a number, text or not, as it is."""
+    if not isinstance(value, str):
+        return value
+    duration_s = parse_duration(value)
+    if duration_s is not None:
+        return duration_s
+    try:
+        return float(value)
+    except ValueError:
+        raise ValueError(
+            f"got {value!r}; a number of seconds is needed, or such as 90s, 5m, 1h30m, 30d"
+        ) from None
+
+
+_Words = Annotated[str, Field(pattern=DURATION_PATTERN)]
+_Positive = Annotated[float, Field(gt=0.0, le=366 * 86_400.0)]
+_NotNegative = Annotated[float, Field(ge=0.0)]
+Seconds = Annotated[_Positive, BeforeValidator(_seconds, json_schema_input_type=_Positive | _Words)]
+SecondsOrNone = Annotated[
+    _NotNegative, BeforeValidator(_seconds, json_schema_input_type=_NotNegative | _Words)
+]
+"""Seconds, 0 for not at all."""
 
 
 def _split_commas(value: object) -> object:
@@ -148,11 +174,11 @@ class ThresholdConfig(Section):
 class AlertConfig(Section):
     """When a drift becomes an alert, and when it is muted."""
 
-    pending_s: float = Field(default=60.0, ge=0.0)
+    pending_s: SecondsOrNone = 60.0
     """How long a drift must hold before its alert fires."""
-    resolve_s: float = Field(default=120.0, ge=0.0)
+    resolve_s: SecondsOrNone = 120.0
     """How long all must be clear before the alert resolves."""
-    cooldown_s: float = Field(default=300.0, ge=0.0)
+    cooldown_s: SecondsOrNone = 300.0
     """An alert that would fire again so soon after resolving is muted."""
     min_slowdown: float = Field(default=0.1, ge=0.0)
     """Smaller slowdowns raise nothing: 0.1 is 10 %."""
@@ -173,7 +199,7 @@ class TimeConfig(Section):
 
     pane_s: float = Field(default=10.0, ge=0.1, le=3_600.0)
     """Length of a pane: every series is judged once a pane."""
-    lateness_s: float = Field(default=5.0, ge=0.0)
+    lateness_s: SecondsOrNone = 5.0
     """How long a pane waits for late samples."""
     max_ahead_s: Seconds = 60.0
     """How far one producer's clock may be ahead before its times are not believed; panes wait so

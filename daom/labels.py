@@ -14,7 +14,6 @@ but none to page anybody for.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -24,6 +23,7 @@ from typing import Any, Final, Literal, get_args
 
 import yaml
 
+from daom.durations import parse_duration
 from daom.errors import ConfigError
 from detectors.evaluation import Episode
 
@@ -33,8 +33,6 @@ KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 _NEEDED: Final = ("start", "end", "kind")
 _OPTIONAL: Final = ("recording", "model", "engine", "signal", "note")
 _ABSENT: Final = frozenset({"", "null", "~"})
-_UNIT_S: Final = {"d": 86_400.0, "h": 3_600.0, "m": 60.0, "s": 1.0}
-_DURATION: Final = re.compile("".join(rf"(?:(?P<{unit}>\d+(?:\.\d+)?){unit})?" for unit in _UNIT_S))
 _TIMES: Final = (
     "ISO 8601 such as 2025-11-24T16:21:03Z (UTC unless it says otherwise), Unix seconds, "
     "or since the recording's start such as +20m or +1h30m15s"
@@ -116,14 +114,6 @@ class Placed:
 
     episodes: list[list[Labelled]]
     warnings: list[str] = field(default_factory=list)
-
-
-def parse_duration(text: str) -> float | None:
-    """Return the seconds that ``text``, such as ``1h30m`` or ``45s``, says; None if it is none."""
-    found = _DURATION.fullmatch(text)
-    if not text or found is None:
-        return None
-    return sum(_UNIT_S[unit] * float(number or 0.0) for unit, number in found.groupdict().items())
 
 
 def read_labels(path: Path) -> list[Label]:

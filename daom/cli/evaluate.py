@@ -15,10 +15,11 @@ from connectors.recordings import read_lines
 from daom.cli.options import EXIT_NOT_JUDGED, config_option, configured, json_option
 from daom.cli.scores import Judged, print_scores, report
 from daom.config import Config, Preset
+from daom.durations import parse_duration
 from daom.evaluate import ALARM_KINDS, Case, Rules, Score, baseline, judge
 from daom.fold import Fold
 from daom.heard import Heard, survey
-from daom.labels import Labelled, Recorded, parse_duration, place, read_labels
+from daom.labels import Labelled, Recorded, place, read_labels
 from daom.presets import cell_settings
 from daom.replay import Fault, Sourced, Tally, replay
 

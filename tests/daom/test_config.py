@@ -35,6 +35,19 @@ def test_without_a_file_and_variables_the_defaults_hold():
     assert load_config(None, {}) == Config()
 
 
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("7d", 604_800.0), ("1h30m", 5_400.0), ("90", 90.0), ("90.5s", 90.5)]
+)
+def test_a_duration_may_be_written_as_people_write_it(written, text, seconds):
+    file = written(f"detector: {{false_alarm_interval_s: {text}}}\n")
+
+    for config in (
+        load_config(file, {}),
+        load_config(None, {"DAOM_DETECTOR__FALSE_ALARM_INTERVAL_S": text}),
+    ):
+        assert config.detector.false_alarm_interval_s == seconds
+
+
 @pytest.mark.parametrize("text", ["", "# nothing yet\n", "{}"])
 def test_an_empty_file_gives_the_defaults(written, text):
     assert load_config(written(text), {}) == Config()

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from daom.errors import ConfigError
-from daom.labels import Recorded, parse_duration, place, read_labels
+from daom.labels import Recorded, place, read_labels
 from detectors.evaluation import Episode
 
 T0 = 1_764_000_000.0
@@ -73,18 +73,6 @@ def test_yaml_times_are_read_as_they_are_written(written):
     )
 
     assert (label.start.time_s, label.note) == (T0 + 600.0, "16:10")
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"), [("90s", 90.0), ("1h30m", 5_400.0), ("1.5m", 90.0), ("2d", 172_800.0)]
-)
-def test_a_duration_is_a_sum_of_units(text, seconds):
-    assert parse_duration(text) == seconds
-
-
-@pytest.mark.parametrize("text", ["", "90", "5 m", "m", "-5m", "5m1h"])
-def test_what_is_no_duration_is_none(text):
-    assert parse_duration(text) is None
 
 
 def test_an_empty_list_says_that_nothing_happened(written):

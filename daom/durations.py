@@ -1,0 +1,19 @@
+"""Durations as people write them: 90s, 5m, 1h30m, 30d."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_UNIT_S: Final = {"d": 86_400.0, "h": 3_600.0, "m": 60.0, "s": 1.0}
+_DURATION: Final = re.compile("".join(rf"(?:(?P<{unit}>\d+(?:\.\d+)?){unit})?" for unit in _UNIT_S))
+DURATION_PATTERN: Final = "^(?=.)" + "".join(rf"(\d+(\.\d+)?{unit})?" for unit in _UNIT_S) + "$"
+"""The same as a JSON Schema has it."""
+
+
+def parse_duration(text: str) -> float | None:
+    """Return the seconds that ``text``, such as ``1h30m`` or ``45s``, says; None if it is none."""
+    found = _DURATION.fullmatch(text)
+    if not text or found is None:
+        return None
+    return sum(_UNIT_S[unit] * float(number or 0.0) for unit, number in found.groupdict().items())
