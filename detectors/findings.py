@@ -12,10 +12,17 @@ from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtr, ndtri
 
-from detectors.evidence import LENGTHS, Evidence, Scan, evidence_nats
-from detectors.ranks import ABOVE, BODY, EXPECTED, SAMPLES, SPREAD, Ranks
-from detectors.strata import STRATA_AN_OCTAVE
+from detectors.evidence import (
+    LENGTHS,
+    MEMORY_PANES,
+    N_STATISTICS,
+    Evidence,
+    Scan,
+    evidence_nats,
+)
+from detectors.ranks import ABOVE, BODY, EXPECTED, SAMPLES, SPREAD, WIDTH, Ranks
 
 Floats = NDArray[np.float64]
 
@@ -27,6 +34,9 @@ _RELIEF_NATS: Final = 4.6
 _NOTABLE_NATS: Final = 4.0
 """Less is never a drift, nor a suspicion."""
 _LEAST_WHERE_IT_MOVES: Final = 0.04
+"""Of a spread, even where its strata hardly shift."""
+_LARGEST_SHIFT: Final = 0.45
+"""Of a mean rank: they end at one half."""
 _HINT: Final = 0.5
 _LEAST: Final = 1e-9
 
@@ -81,12 +91,12 @@ class Finding(NamedTuple):
 
 
 def find(
-    evidence: Evidence, scan: Scan, ranks: Ranks, min_nats: float, *, workload_moves: bool
+    evidence: Evidence, scan: Scan, ranks: Ranks, min_nats: float, steady_panes: int = MEMORY_PANES
 ) -> Finding:
     """Return what ``scan`` says of windows against ``ranks``.
 
-    Where the workload moves, it moves within each stratum too, by half its width at most: so much
-    of a shift is explained by that.
+    The workload has been as usual for ``steady_panes``. In longer windows it has moved, and within
+    each stratum too: what that explains is nothing that the service has done.
     """
     nats = evidence_nats(scan, evidence.usual, evidence.windows, ranks)
     n = np.maximum(scan.sums[:, SAMPLES], 1.0)
@@ -97,10 +107,11 @@ def find(
     if nats.max() >= _NOTABLE_NATS:
         effects = _effects(scan.sums, n[:, None])
         worth = _worth_nats(effects, scan.sums, n, ranks)
-        least = np.full(worth.shape[1], min_nats)
-        if workload_moves:
-            least[_BODY] = max(min_nats, _explained_nats(ranks))
-            least[_SPREAD:] = max(min_nats, _LEAST_WHERE_IT_MOVES)
+        least: Floats = np.full((n.size, N_STATISTICS), min_nats)
+        first = int(LENGTHS[: n.size].searchsorted(steady_panes, "right"))
+        if first < n.size:
+            explained = _explained_nats(scan.sums[first:], n[first:], ranks)
+            least[first:] = np.maximum(explained, min_nats)
         worthy = np.where(worth >= least, nats, 0.0)
         at, statistic = divmod(int(worthy.argmax()), worthy.shape[1])
         strong, effect = float(worthy[at, statistic]), float(effects[at, statistic])
@@ -166,10 +177,22 @@ def _effects(sums: Floats, n: Floats | float) -> Floats:
     return found
 
 
-def _explained_nats(ranks: Ranks) -> float:
-    """Return the KL of a shift by half a stratum's width, latency in proportion to workload."""
-    shift = ranks.density * 0.5 * math.log(2.0) / STRATA_AN_OCTAVE
-    return 0.5 * shift**2 / ranks.variances[_BODY]
+def _explained_nats(sums: Floats, n: Floats, ranks: Ranks) -> Floats:
+    """Return the KL a sample that a workload explains which moves by half a stratum's width.
+
+    Latency is taken to be in proportion to the workload, and to be lognormal within a stratum: a
+    shift of the mean rank is one of so many standard deviations, and that of the tail follows.
+    """
+    shift = np.minimum(0.5 * ranks.density * sums[:, WIDTH] / n, _LARGEST_SHIFT)
+    usual = np.clip(sums[:, EXPECTED] / n[:, None], _LEAST, 1.0 - _LEAST)
+    moved = ndtr(ndtri(usual) + math.sqrt(2.0) * ndtri(0.5 + shift)[:, None])
+    explained: Floats = np.empty((n.size, N_STATISTICS))
+    explained[:, _BODY] = 0.5 * shift**2 / ranks.variances[_BODY]
+    # To second order a shift s of the mean rank adds 2 s**2 to the spread.
+    spread = 2.0 * shift**2
+    explained[:, _SPREAD] = _LEAST_WHERE_IT_MOVES + 0.5 * spread**2 / ranks.variances[_SPREAD]
+    explained[:, _FIRST_TAIL:] = moved * np.log(moved / usual) - moved + usual
+    return explained
 
 
 def _worth_nats(effects: Floats, sums: Floats, n: Floats, ranks: Ranks) -> Floats:

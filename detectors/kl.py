@@ -27,7 +27,7 @@ from typing import Final
 from detectors.baseline import Baseline, Comparison, Sample, Yardstick, compare
 from detectors.calibration import threshold_nats
 from detectors.dispersion import Dispersion, Statistic
-from detectors.evidence import learn, scan
+from detectors.evidence import MEMORY_PANES, learn, scan
 from detectors.findings import Finding, alarm_of, find, has_recovered
 from detectors.histogram import SparseCounts
 from detectors.kl_state import KlState
@@ -43,6 +43,8 @@ _SUSPICION_LEVEL: Final = 1e-3
 """and a share of its windows, for their KL."""
 _KL_SHARE: Final = 5e-4
 """Of the false alarms that the KL of a window, in all directions at once, may have."""
+_FAR: Final = 3.0
+"""Times ``min_kl_nats``."""
 _MIN_QUIET_PANES: Final = 6
 _QUIET_GAPS: Final = 8.0
 """A stream is quiet after so many of its mean gaps between samples."""
@@ -147,15 +149,13 @@ class KlDetector:
         series: int,
     ) -> DriftScore:
         compared = compare(reference, baseline.dispersions, window)
-        usual = baseline.dispersions.workload
-        moves = self._exceeds(usual, compared.workload, _SUSPICION_LEVEL)
+        moves = self._workload_moves(baseline, compared)
+        state.steady_panes = 0 if moves else min(state.steady_panes + 1, MEMORY_PANES)
         scanned = scan(state.evidence, reference.ranks)
         finding = find(
-            state.evidence, scanned, reference.ranks, self._min_shift_nats, workload_moves=moves
+            state.evidence, scanned, reference.ranks, self._min_shift_nats, state.steady_panes
         )
-        decided = self._decide(
-            state, baseline, compared, finding, reference.ranks, series, moves=moves
-        )
+        decided = self._decide(state, baseline, compared, finding, reference.ranks, series)
         score = score_window(decided, finding, compared, reference, window, end_s, self._pane_s)
         is_block = _completes_block(state)
         if is_block and not decided.drifting and not state.tainted_panes:
@@ -175,8 +175,6 @@ class KlDetector:
         finding: Finding,
         ranks: Ranks,
         series: int,
-        *,
-        moves: bool,
     ) -> Verdict:
         """Decide what has changed, and follow the alarm from its rise to its end."""
         interval_s = self._interval_s * series
@@ -185,7 +183,8 @@ class KlDetector:
         level = min(_SUSPICION_LEVEL, _KL_SHARE * self._window_panes * self._pane_s / interval_s)
         usual = baseline.dispersions
         # Coarse strata cannot tell a shift of the service from one of the workload within them.
-        service = not moves and self._exceeds(usual.service, compared.service, level)
+        steady = state.steady_panes >= len(state.window)
+        service = steady and self._exceeds(usual.service, compared.service, level)
         latency = self._exceeds(usual.latency, compared.latency, level)
         if finding.nats >= threshold or service or latency:
             state.exceeding_panes += 1
@@ -203,11 +202,17 @@ class KlDetector:
             workload=self._exceeds(usual.workload, compared.workload, level),
             suspected=state.alarm is not None
             or finding.hint_nats >= suspicion
-            or (not moves and self._exceeds(usual.service, compared.service, _SUSPICION_LEVEL))
+            or (steady and self._exceeds(usual.service, compared.service, _SUSPICION_LEVEL))
             or self._exceeds(usual.latency, compared.latency, _SUSPICION_LEVEL),
             suspicion_nats=suspicion,
             threshold_nats=threshold,
         )
+
+    def _workload_moves(self, baseline: Baseline, compared: Comparison) -> bool:
+        """Return whether the workload is beyond chance, or so far away that it must be."""
+        is_far = compared.workload.kl_nats >= _FAR * self._min_kl_nats
+        usual = baseline.dispersions.workload
+        return is_far or self._exceeds(usual, compared.workload, _SUSPICION_LEVEL)
 
     def _exceeds(self, usual: Dispersion, statistic: Statistic, level: float) -> bool:
         return statistic.kl_nats >= self._min_kl_nats and usual.exceeds(statistic, level)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from detectors.baseline import Baseline
-from detectors.evidence import Evidence
+from detectors.evidence import MEMORY_PANES, Evidence
 from detectors.findings import Alarm
 from detectors.histogram import SparseCounts
 
@@ -42,6 +42,7 @@ class KlState:
         block_panes: Panes since the window was last a block of its own.
         blocks: While learning or suspecting: the blocks that may become the reference.
         draft: While learning: the first blocks, by which the rest is ranked.
+        steady_panes: Panes since the workload was last on the move.
         exceeding_panes: Cycles in a row in which the evidence has been too much.
         alarm: What has been found and is not over.
         distrusted_since_s: Since when nothing has been learned.
@@ -58,6 +59,7 @@ class KlState:
     tainted_panes: int = 0
     baseline: Baseline | None = None
     evidence: Evidence = field(default_factory=Evidence)
+    steady_panes: int = MEMORY_PANES
     exceeding_panes: int = 0
     alarm: Alarm | None = None
     distrusted_since_s: float | None = None

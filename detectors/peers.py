@@ -2,15 +2,16 @@
 
 Every engine's samples are ranked among those of all engines in the newest panes, among rows of like
 workload (``detectors.ranks``), so that an engine with longer prompts or fuller batches is not
-called slow. Over some minutes each engine has a mean rank; it stands apart where that is far from
-the median of all, measured by its own variation from pane to pane and by how far engines usually
-are apart (the median absolute deviation: one bad engine does not widen it). What is apart for good,
-such as an engine on other hardware, becomes its usual place.
+called slow. Over some minutes, and over half an hour, each engine has a mean rank; it stands apart
+where that is far from the median of all, measured by its own variation from pane to pane and by how
+far engines usually are apart (the median absolute deviation: one bad engine does not widen it). By
+how much it is slower is told by the mean logarithm of its latency, since ranks end at 0 and 1. What
+is apart for good, such as an engine on other hardware, becomes its usual place.
 
 Two-sided: a fast engine stands apart too, though nobody is woken for it. Two engines cannot say
 which of them is the odd one: three or more are needed.
 
-Cost: one ranking of the pool a pane, and some 30 microseconds an engine: linear in engines.
+Cost: one ranking of the pool a pane, and some 50 microseconds an engine: linear in engines.
 
 Sources: Wilcoxon 1945, doi:10.2307/3001968 (ranks); Hampel 1974,
 doi:10.1080/01621459.1974.10482962 (median absolute deviation).
@@ -26,19 +27,32 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from detectors.histogram import SparseCounts
-from detectors.ranks import BODY, SAMPLES, rank_among
+from detectors.histogram import N_BINS, SparseCounts, bin_edges
+from detectors.ranks import BODY, SAMPLES, Ranks, rank_among
 
 Floats = NDArray[np.float64]
 
 MIN_ENGINES: Final = 3
-_WINDOW_PANES: Final = 30
+_WINDOWS: Final = (30, 180)
+"""Panes: the shorter one finds what is plain in minutes, the longer one what is not."""
+_POOL_PANES: Final = 6
 _MIN_PANES: Final = 6
 _MIN_SAMPLES: Final = 60
 _MAD_TO_SIGMA: Final = 1.4826
 _LEAST_SPREAD: Final = 0.02
-"""Of mean ranks: engines are never quite alike."""
+"""Engines are never quite alike: by this fraction,"""
+_LEAST_SPREAD_RANKS: Final = 0.05
+"""or by so much of the mean rank where all values are nearly one."""
 _NORMAL_EDGE: Final = 1.0
+_LASTS: Final = 0.5
+"""What the newest minutes must still show of it."""
+_N_BINS: Final = np.uint32(N_BINS)
+_LOGS: Final = 0.5 * (np.log(bin_edges()[:-1]) + np.log(bin_edges()[1:]))
+"""Logarithm of the middle of each bin."""
+
+
+def _no_rows() -> NDArray[np.float32]:
+    return np.zeros((_WINDOWS[-1], 3), np.float32)
 
 
 @dataclass(slots=True)
@@ -46,13 +60,16 @@ class Peer:
     """What is known of one engine beside its peers.
 
     Attributes:
-        rows: Samples and summed ranks of the newest panes, oldest first, shape ``(panes, 2)``.
-        usual: Its usual distance from the median.
+        rows: Of the newest panes, oldest first: samples, summed ranks, and summed logarithms
+            against the pool's mean, shape ``(panes, 3)``; 0 where there were none.
+        usual_rank: Its usual distance from the median,
+        usual_log: and the same of logarithms.
         apart_since_s: Since when it has stood apart.
     """
 
-    rows: NDArray[np.float32] = field(default_factory=lambda: np.empty((0, 2), np.float32))
-    usual: float = 0.0
+    rows: NDArray[np.float32] = field(default_factory=_no_rows)
+    usual_rank: float = 0.0
+    usual_log: float = 0.0
     apart_since_s: float | None = None
 
 
@@ -70,7 +87,7 @@ class PeerScore(NamedTuple):
     Attributes:
         shift: Distance of its mean rank from the median of all: positive is slower.
         nats: Evidence that it stands apart from where it usually does.
-        slowdown: What the shift is worth as a fraction: 0.2 is 20 % slower than the median.
+        slowdown: How much slower it is than the median, as a fraction: 0.2 is 20 %.
         apart: Whether it is beyond chance, and worth a word.
     """
 
@@ -112,7 +129,7 @@ class Peers:
         for name in state.peers.keys() - panes.keys():
             del state.peers[name]
         state.pool.append(pool)
-        del state.pool[:-_MIN_PANES]
+        del state.pool[:-_POOL_PANES]
         if len(panes) < MIN_ENGINES:
             state.peers.clear()
             return {}
@@ -120,38 +137,41 @@ class Peers:
         if not together.cells.size:
             return {}
         ranks = rank_among(together)
+        mean_logs = _mean_logs(together, ranks)
         for name, counts in panes.items():
             peer = state.peers.setdefault(name, Peer())
-            row = ranks.scores(counts)[[SAMPLES, BODY]]
-            peer.rows = np.concatenate([peer.rows[1 - _WINDOW_PANES :], row[None, :]])
+            peer.rows = np.concatenate([peer.rows[1:], _row(counts, ranks, mean_logs)[None, :]])
         return self._compare(state, ranks.density, end_s)
 
     def _compare(self, state: PeersState, density: float, end_s: float) -> dict[str, PeerScore]:
-        known = {
-            name: peer
-            for name, peer in state.peers.items()
-            if peer.rows.shape[0] >= _MIN_PANES and peer.rows[:, 0].sum() >= _MIN_SAMPLES
-        }
-        if len(known) < MIN_ENGINES:
+        newest = {name: peer.rows[-_WINDOWS[0] :, 0] for name, peer in state.peers.items()}
+        names = [
+            name
+            for name, n in newest.items()
+            if np.count_nonzero(n) >= _MIN_PANES and n.sum() >= _MIN_SAMPLES
+        ]
+        if len(names) < MIN_ENGINES:
             return {}
-        found = [_mean_rank(peer.rows) for peer in known.values()]
-        shifts, errors, degrees = (np.array(column) for column in zip(*found, strict=True))
-        apart = shifts - np.median(shifts)
-        unusual = apart - np.array([peer.usual for peer in known.values()])
-        spread = max(_MAD_TO_SIGMA * float(np.median(np.abs(unusual))), _LEAST_SPREAD)
-        squared = unusual**2 / (errors + spread**2)
-        nats = 0.5 * (degrees + 1.0) * np.log1p(squared / degrees)
-        level = math.log(self.false_alarm_interval_s / self.pane_s * len(known)) + _NORMAL_EDGE
+        peers = [state.peers[name] for name in names]
+        usual = np.array([(peer.usual_rank, peer.usual_log) for peer in peers])
+        rows = np.stack([peer.rows for peer in peers]).astype(np.float64)
+        places = [_place(rows[:, -panes:], usual, density) for panes in _WINDOWS]
+        level = _NORMAL_EDGE + math.log(
+            self.false_alarm_interval_s / self.pane_s * len(names) * len(_WINDOWS)
+        )
+        least_log = math.log1p(self.min_slowdown)
         scores = {}
-        for number, (name, peer) in enumerate(known.items()):
-            slowdown = math.expm1(float(apart[number]) / density)
-            worth = abs(math.expm1(float(unusual[number]) / density)) >= self.min_slowdown
-            beyond = bool(nats[number] >= level) and worth
-            self._follow(peer, float(apart[number]), end_s, beyond=beyond)
-            scores[name] = PeerScore(float(apart[number]), float(nats[number]), slowdown, beyond)
+        for number, (name, peer) in enumerate(zip(names, peers, strict=True)):
+            best = max(places, key=lambda place: place.nats[number])
+            log, newest_log = best.unusual_logs[number], places[0].unusual_logs[number]
+            lasts = newest_log * math.copysign(1.0, log) >= _LASTS * least_log
+            beyond = bool(best.nats[number] >= level and abs(log) >= least_log and lasts)
+            rank, apart = float(best.ranks[number]), float(best.logs[number])
+            self._follow(peer, rank, apart, end_s, beyond=beyond)
+            scores[name] = PeerScore(rank, float(best.nats[number]), math.expm1(apart), beyond)
         return scores
 
-    def _follow(self, peer: Peer, apart: float, end_s: float, *, beyond: bool) -> None:
+    def _follow(self, peer: Peer, rank: float, log: float, end_s: float, *, beyond: bool) -> None:
         """Note since when a peer stands apart; what lasts is usual."""
         if not beyond:
             peer.apart_since_s = None
@@ -159,15 +179,54 @@ class Peers:
         if peer.apart_since_s is None:
             peer.apart_since_s = end_s
         if end_s - peer.apart_since_s >= self.adopt_after_s:
-            peer.usual, peer.apart_since_s = apart, None
+            peer.usual_rank, peer.usual_log, peer.apart_since_s = rank, log, None
 
 
-def _mean_rank(rows: NDArray[np.float32]) -> tuple[float, float, float]:
-    """Return the mean rank of an engine, its squared error, and the degrees of freedom of that."""
-    n, ranks = rows[:, 0].astype(np.float64), rows[:, 1].astype(np.float64)
-    total = n.sum()
-    mean = ranks.sum() / total
-    filled = n > 0.0
-    degrees = max(float(filled.sum()) - 1.0, 1.0)
-    variance = float(((ranks - n * mean)[filled] ** 2 / n[filled]).sum()) / degrees
-    return float(mean), variance / float(total), degrees
+def _mean_logs(pool: SparseCounts, ranks: Ranks) -> Floats:
+    """Return the mean logarithm of each stratum's group, shape ``(N_STRATA,)``."""
+    groups = ranks.groups[pool.cells // _N_BINS]
+    samples = np.bincount(groups, pool.counts, ranks.groups[-1] + 1)
+    total = np.bincount(groups, pool.counts * _LOGS[pool.cells % _N_BINS], samples.size)
+    means: Floats = (total / np.maximum(samples, 1.0))[ranks.groups]
+    return means
+
+
+def _row(counts: SparseCounts, ranks: Ranks, mean_logs: Floats) -> NDArray[np.float32]:
+    """Return samples, summed ranks and summed logarithms of a pane, those of known strata."""
+    strata = counts.cells // _N_BINS
+    logs = _LOGS[counts.cells % _N_BINS] - mean_logs[strata]
+    log = float((ranks.known[strata] * counts.counts) @ logs)
+    return np.append(ranks.scores(counts)[[SAMPLES, BODY]], np.float32(log))
+
+
+class _Places(NamedTuple):
+    """Each engine's place in one window: distances from the median of all, and the evidence.
+
+    Attributes:
+        ranks: Distance of mean ranks,
+        logs: of mean logarithms,
+        unusual_logs: and of these against the usual distance.
+        nats: Evidence that it is not where it usually is.
+    """
+
+    ranks: Floats
+    logs: Floats
+    unusual_logs: Floats
+    nats: Floats
+
+
+def _place(rows: Floats, usual: Floats, density: float) -> _Places:
+    """Return the places of engines by their ``rows``, shape ``(engines, panes, 3)``."""
+    n = rows[..., 0]
+    total = n.sum(axis=1)
+    means = rows[..., 1:].sum(axis=1) / total[:, None]
+    away = means - np.median(means, axis=0)
+    unusual = away - usual
+    degrees = np.maximum(np.count_nonzero(n, axis=1) - 1.0, 1.0)
+    residuals = (rows[..., 1] - n * means[:, :1]) ** 2 / np.maximum(n, 1.0)
+    errors = residuals.sum(axis=1) / degrees / total
+    least = min(_LEAST_SPREAD * density, _LEAST_SPREAD_RANKS)
+    spread = max(_MAD_TO_SIGMA * float(np.median(np.abs(unusual[:, 0]))), least)
+    squared = unusual[:, 0] ** 2 / (errors + spread**2)
+    nats = 0.5 * (degrees + 1.0) * np.log1p(squared / degrees)
+    return _Places(away[:, 0], away[:, 1], unusual[:, 1], nats)

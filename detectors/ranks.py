@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from detectors.histogram import MANTISSA_BITS, N_BINS, SparseCounts
 from detectors.partition import MIN_KNOWN_SAMPLES, group_strata
-from detectors.strata import N_STRATA
+from detectors.strata import N_LEVELS, N_STRATA, STRATA_A_LEVEL, STRATA_AN_OCTAVE
 
 Floats = NDArray[np.float64]
 
@@ -38,16 +38,20 @@ SAMPLES, BODY, SPREAD = 0, 1, 2
 ABOVE: Final = slice(3, 3 + len(TAILS))
 EXPECTED: Final = slice(ABOVE.stop, ABOVE.stop + len(TAILS))
 MIX: Final = EXPECTED.stop
-INSIDE: Final = MIX + 1
+WIDTH: Final = MIX + 1
+INSIDE: Final = WIDTH + 1
 N_SCORES: Final = INSIDE + 1
 """A pane's scores: samples, body, spread, above each tail's beginning, expected there; samples
-times how much less than usual is known of such a mix of strata; and how many of the samples have
-become a part of the reference."""
+times how much less than usual is known of such a mix of strata; times how wide their strata are,
+in nats of the workload; and how many of the samples have become a part of the reference."""
 
 _SAMPLES_A_GROUP: Final = 30.0
 _LEAST_VARIANCE: Final = 0.05 / 12.0
 """Of a reference of equal values all ranks are one half; any other value is a surprise, a finite
 one."""
+_STRATUM_NATS: Final = math.log(2.0) / STRATA_AN_OCTAVE
+_OUTER_STRATA: Final = 4
+"""The outer strata are open: they count as so many."""
 _BIN_NATS: Final = math.log(2.0) / (1 << MANTISSA_BITS)
 _LEAST_DENSITY: Final = 0.05
 _N_BINS: Final = np.uint32(N_BINS)
@@ -61,6 +65,7 @@ class Ranks:
     Attributes:
         m: Samples of the reference.
         groups: The group of each stratum, shape ``(N_STRATA,)``.
+        widths: How wide the group of each stratum is, in nats of the workload.
         rarity: Of each group, 1 over its share of the reference; 0 where it is not known.
         offsets: What makes a cell of each stratum a place: ``group * N_BINS + bin``.
         places: Occupied places, and the first of each group, ascending.
@@ -76,6 +81,7 @@ class Ranks:
 
     m: float
     groups: NDArray[np.int64]
+    widths: Floats
     rarity: Floats
     offsets: NDArray[np.int64]
     places: NDArray[np.int64]
@@ -102,10 +108,11 @@ class Ranks:
         row[ABOVE] = counts @ (rank[:, None] > _CUTS)
         by_stratum = np.bincount(strata, counts, N_STRATA)
         row[EXPECTED] = by_stratum @ self.tails
+        row[WIDTH] = by_stratum @ self.widths
         by_group = np.bincount(self.groups, by_stratum)
-        # Pairs, so that it is right on average however few the samples are.
+        # Pairs, so that it is right on average however few the samples are; one alone is as usual.
         pairs = np.maximum(by_group * (by_group - 1.0), 0.0) @ self.rarity
-        row[MIX] = pairs / max(row[SAMPLES] - 1.0, 1.0)
+        row[MIX] = pairs / (row[SAMPLES] - 1.0) if row[SAMPLES] > 1.0 else row[SAMPLES]
         return row
 
 
@@ -147,6 +154,7 @@ def _ranks(
     return Ranks(
         m=m,
         groups=groups,
+        widths=_widths(groups),
         rarity=np.where(known, m / np.maximum(samples, 1.0), 0.0),
         offsets=offsets,
         places=places,
@@ -158,6 +166,14 @@ def _ranks(
         variances=(max(variances[0], _LEAST_VARIANCE), max(variances[1], _LEAST_VARIANCE)),
         density=_density(group, weights, samples, m),
     )
+
+
+def _widths(groups: NDArray[np.int64]) -> Floats:
+    strata = np.ones(N_STRATA)
+    levels = strata.reshape(N_LEVELS, STRATA_A_LEVEL)
+    levels[:, [0, -1]] = _OUTER_STRATA
+    widths: Floats = np.bincount(groups, _STRATUM_NATS * strata).astype(np.float64)
+    return widths[groups]
 
 
 def _density(group: NDArray[np.int64], counts: Floats, samples: Floats, m: float) -> float:

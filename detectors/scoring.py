@@ -13,6 +13,7 @@ from detectors.protocol import Attribution, Direction, DriftScore
 
 _CONFIDENCE_Z: Final = 1.645
 """Of the lower limit of a quantile, one-sided 95 %."""
+_RARE: Final = 0.05
 _MIN_JUDGED_SHARE: Final = 0.5
 _MOSTLY: Final = 2.0
 
@@ -55,9 +56,14 @@ def score_window(
     attribution = _attribution(compared, verdict)
     *now, p90_s, p99_s = quantiles(window.latency, *QUANTILES, *_lower_limits(compared.n))
     heavier = finding.tail_nats >= verdict.suspicion_nats
-    # Where the tail is known to be heavier, its P99 need not be proved once more.
-    surely = (now[0], p90_s, now[-1] if heavier else p99_s)
-    slowdown = _slowdown(surely, reference.expected if attribution == "workload" else expected)
+    # Of a tail that is known to be heavier, but too rare to show in a lower limit, P99 as it is.
+    is_rare = heavier and finding.tail_share < _RARE
+    surely = (now[0], p90_s, now[-1] if is_rare else p99_s)
+    before = reference.expected if attribution == "workload" else expected
+    if attribution != "workload" and verdict.suspected and compared.workload.kl_nats > 0.0:
+        # What a workload explains that has moved, though not beyond chance, is no slowdown.
+        before = tuple(map(max, expected, expected_quantiles(reference, window)))
+    slowdown = _slowdown(surely, before)
     shift = finding.body_shift if finding.body_nats >= verdict.suspicion_nats else 0.0
     if shift > 0.0:
         slowdown = max(slowdown, math.expm1(shift / reference.ranks.density))

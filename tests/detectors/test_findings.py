@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from detectors.evidence import Evidence, lean_on_shorter, learn, scan
+from detectors.evidence import MEMORY_PANES, Evidence, lean_on_shorter, learn, scan
 from detectors.findings import alarm_of, find, has_recovered
 from detectors.histogram import SparseCounts, bin_index
 from detectors.ranks import rank_among
@@ -54,9 +54,9 @@ class Watch:
     def take(self, draw, samples=PANE_SAMPLES):
         self.evidence.take(self.ranks.scores(self._counts(draw(self.rng, samples))))
 
-    def find(self, *, workload_moves=False):
+    def find(self, steady_panes=MEMORY_PANES):
         scanned = scan(self.evidence, self.ranks)
-        return find(self.evidence, scanned, self.ranks, MIN_NATS, workload_moves=workload_moves)
+        return find(self.evidence, scanned, self.ranks, MIN_NATS, steady_panes)
 
     def alarmed(self, shifted):
         """Feed panes of ``shifted``; return the alarm that they raise."""
@@ -189,4 +189,15 @@ def test_while_the_workload_moves_a_shift_that_it_may_explain_is_not_worth_a_wor
         watch.take(lambda rng, n: factor * watch.calm(rng, n), samples=8_000)
 
     assert watch.find().nats > ALARMING_NATS
-    assert (watch.find(workload_moves=True).nats > ALARMING_NATS) is is_worth_a_word
+    assert (watch.find(steady_panes=0).nats > ALARMING_NATS) is is_worth_a_word
+
+
+def test_windows_that_begin_after_the_workload_has_come_to_rest_are_judged_as_usual():
+    watch = Watch()
+    for _ in range(24):
+        watch.take(lambda rng, n: 1.07 * watch.calm(rng, n), samples=8_000)
+
+    finding = watch.find(steady_panes=12)
+
+    assert finding.nats > ALARMING_NATS
+    assert finding.panes <= 12

@@ -10,6 +10,7 @@ import pytest
 from detectors.kl import KlDetector
 from tests.detectors.feeding import (
     WINDOW_PANES,
+    ar1,
     drifting,
     lognormal,
     onsets,
@@ -231,6 +232,22 @@ def test_a_slowdown_is_found_while_the_traffic_moves(seed):
     blamed = [n for n, s in enumerate(found) if s.attribution in {"service", "mixed"}]
     assert 400 <= blamed[0] < 420
     assert {found[n].direction for n in blamed} == {"slower"}
+
+
+def wandering(rng, panes, factor=1.0):
+    """Prompts whose length wanders from pane to pane, served as ever."""
+    walk = np.exp(0.5 * ar1(rng, 0.8, panes))
+    drawn = [600.0 * factor * w * rng.lognormal(0.0, 0.8, 25) for w in walk]
+    return [((0.05 + 0.0004 * t) * rng.lognormal(0.0, 0.15, t.size), t) for t in drawn]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_traffic_that_always_wanders_and_then_moves_is_never_the_services_doing(seed):
+    rng = np.random.default_rng(seed)
+
+    found = scores(KlDetector(strata_base=128.0), wandering(rng, 360) + wandering(rng, 180, 1.8))
+
+    assert {score.attribution for score in found} <= {"none", "workload"}
 
 
 def rows(rng, count, tokens):
