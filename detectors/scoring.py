@@ -14,6 +14,7 @@ from detectors.protocol import Attribution, Direction, DriftScore
 _CONFIDENCE_Z: Final = 1.645
 """Of the lower limit of a quantile, one-sided 95 %."""
 _RARE: Final = 0.05
+"""Of a tail that is heavier, but too rare to show in a lower limit, P99 is taken as it is."""
 _MIN_JUDGED_SHARE: Final = 0.5
 _MOSTLY: Final = 2.0
 
@@ -56,20 +57,15 @@ def score_window(
     attribution = _attribution(compared, verdict)
     *now, p90_s, p99_s = quantiles(window.latency, *QUANTILES, *_lower_limits(compared.n))
     heavier = finding.tail_nats >= verdict.suspicion_nats
-    # Of a tail that is known to be heavier, but too rare to show in a lower limit, P99 as it is.
-    is_rare = heavier and finding.tail_share < _RARE
-    surely = (now[0], p90_s, now[-1] if is_rare else p99_s)
-    before = reference.expected if attribution == "workload" else expected
-    if attribution != "workload" and verdict.suspected and compared.workload.kl_nats > 0.0:
-        # What a workload explains that has moved, though not beyond chance, is no slowdown.
-        before = tuple(map(max, expected, expected_quantiles(reference, window)))
-    slowdown = _slowdown(surely, before)
+    surely = (now[0], p90_s, now[-1] if heavier and finding.tail_share < _RARE else p99_s)
+    moved = verdict.suspected and compared.workload.kl_nats > 0.0
+    may_be = _at_most(expected, reference, window) if moved else expected
+    slowdown = _slowdown(surely, reference.expected if attribution == "workload" else may_be)
     shift = finding.body_shift if finding.body_nats >= verdict.suspicion_nats else 0.0
     if shift > 0.0:
         slowdown = max(slowdown, math.expm1(shift / reference.ranks.density))
-    direction = _direction(shift, heavier=heavier)
-    if attribution == "workload" and direction == "none":
-        direction = _direction(slowdown, heavier=False)
+    by_traffic = attribution == "workload" and shift == 0.0 and not heavier
+    direction = _direction(slowdown if by_traffic else shift, heavier=heavier)
     thin = compared.judged_share < _MIN_JUDGED_SHARE and not verdict.drifting
     return DriftScore(
         end_s=end_s,
@@ -88,6 +84,11 @@ def score_window(
         evidence=_numbers(verdict, finding, compared, pane_s)
         | {"p50_s": now[0], "expected_p50_s": expected[0], "p99_least_s": p99_s},
     )
+
+
+def _at_most(expected: Sequence[float], reference: Yardstick, window: Sample) -> tuple[float, ...]:
+    """Return what may be expected: what a moved workload explains is no slowdown."""
+    return tuple(map(max, expected, expected_quantiles(reference, window)))
 
 
 def _slowdown(now: Sequence[float], before: Sequence[float]) -> float:
