@@ -285,6 +285,12 @@ def alerts(outputs: Iterable[Output], state: str | None = None) -> list[Alert]:
     return [o for o in outputs if isinstance(o, Alert) and state in {None, o.state}]
 
 
+def moved(outputs: Iterable[Output], signal: str | None = None) -> list[Alert]:
+    """The alerts that fired or resolved, those on ``signal`` if given."""
+    chosen = [a for a in alerts(outputs) if a.state != "pending"]
+    return [a for a in chosen if signal in {None, a.labels.get("signal")}]
+
+
 def verdicts(outputs: Iterable[Output], signal: str | None = None) -> list[DriftVerdict]:
     """Return the verdicts, those on ``signal`` if given."""
     return [o for o in outputs if isinstance(o, DriftVerdict) and signal in {None, o.series.signal}]
