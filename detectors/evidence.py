@@ -181,10 +181,22 @@ def tail_nats(sums: Floats, usual: Floats, ranks: Ranks) -> Floats:
     rest = above + reference - pooled
     nats = _clumped_rate(above, pooled, np.maximum(usual, 1.0))
     clump = np.maximum(usual, 1.0)
-    nats += (reference * np.log(reference / rest) - reference + rest) / clump
+    nats += poisson_nats(reference, rest) / clump
     seen = reference >= _MIN_CLUMPS * clump
     heavier: Floats = np.where(seen & (above > usually), nats, 0.0)
     return heavier
+
+
+def poisson_nats(seen: Floats, expected: Floats) -> Floats:
+    """Return the Cramer rate of a Poisson number, or the KL of one rate from another."""
+    nats: Floats = seen * np.log(seen / expected) - seen + expected
+    return nats
+
+
+def student_nats(squared: Floats, degrees: Floats) -> Floats:
+    """Return what a squared standardised mean is worth whose variance has so many ``degrees``."""
+    nats: Floats = 0.5 * (degrees + 1.0) * np.log1p(squared / degrees)
+    return nats
 
 
 def _clumped_rate(above: Floats, expected: Floats, usual: Floats) -> Floats:
@@ -205,7 +217,7 @@ def evidence_nats(found: Scan, usual: Floats, windows: Floats, ranks: Ranks) -> 
     degrees = (_PRIOR_DEGREES + windows / _ROOT_LENGTHS)[:size, None]
     squared = squares(found.z[:, :2], found.sums, usual[:size, :2])
     nats = np.empty_like(found.z)
-    nats[:, :2] = 0.5 * (degrees + 1.0) * np.log1p(squared / degrees)
+    nats[:, :2] = student_nats(squared, degrees)
     tails = usual[:size, _FIRST_TAIL:]
     # No more than this, and mostly far too little to look closer.
     nats[:, _FIRST_TAIL:] = 0.5 * np.maximum(found.z[:, _FIRST_TAIL:], 0.0) ** 2 / tails

@@ -21,6 +21,7 @@ from detectors.evidence import (
     Evidence,
     Scan,
     evidence_nats,
+    poisson_nats,
 )
 from detectors.ranks import ABOVE, BODY, EXPECTED, SAMPLES, SPREAD, WIDTH, Ranks
 
@@ -108,7 +109,7 @@ def find(
         effects = _effects(scan.sums, n[:, None])
         worth = _worth_nats(effects, scan.sums, n, ranks)
         least: Floats = np.full((n.size, N_STATISTICS), min_nats)
-        first = int(LENGTHS[: n.size].searchsorted(steady_panes, "right"))
+        first = int(LENGTHS.searchsorted(steady_panes, "right"))
         if first < n.size:
             explained = _explained_nats(scan.sums[first:], n[first:], ranks)
             least[first:] = np.maximum(explained, min_nats)
@@ -191,7 +192,7 @@ def _explained_nats(sums: Floats, n: Floats, ranks: Ranks) -> Floats:
     # To second order a shift s of the mean rank adds 2 s**2 to the spread.
     spread = 2.0 * shift**2
     explained[:, _SPREAD] = _LEAST_WHERE_IT_MOVES + 0.5 * spread**2 / ranks.variances[_SPREAD]
-    explained[:, _FIRST_TAIL:] = moved * np.log(moved / usual) - moved + usual
+    explained[:, _FIRST_TAIL:] = poisson_nats(moved, usual)
     return explained
 
 
@@ -201,5 +202,5 @@ def _worth_nats(effects: Floats, sums: Floats, n: Floats, ranks: Ranks) -> Float
     worth[:, :_FIRST_TAIL] = 0.5 * effects[:, :_FIRST_TAIL] ** 2 / np.array(ranks.variances)
     above = np.maximum(sums[:, ABOVE], _LEAST)
     expected = np.maximum(sums[:, EXPECTED], _LEAST)
-    worth[:, _FIRST_TAIL:] = (above * np.log(above / expected) - above + expected) / n[:, None]
+    worth[:, _FIRST_TAIL:] = poisson_nats(above, expected) / n[:, None]
     return worth

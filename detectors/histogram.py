@@ -30,6 +30,8 @@ N_BINS: Final = _OCTAVES << MANTISSA_BITS
 LOWEST: Final = 2.0**_FIRST_EXPONENT
 HIGHEST: Final = 2.0 ** (_FIRST_EXPONENT + _OCTAVES)
 
+_CELLS_A_STRATUM: Final = np.uint32(N_BINS)
+"""An unsigned number: by a signed one numpy would divide 64-bit copies."""
 _MAX_UINT16: Final = 65_535
 _SORT_UP_TO: Final = 4_096
 """More values are counted faster in a dense array, fewer by sorting."""
@@ -163,6 +165,16 @@ class SparseCounts(NamedTuple):
         new = ~known
         cells = np.insert(self.cells, at[new], other.cells[new])
         return SparseCounts(cells, np.insert(counts, at[new], other.counts[new]))
+
+    @property
+    def strata(self) -> NDArray[np.uint32]:
+        """The stratum of each cell."""
+        return self.cells // _CELLS_A_STRATUM
+
+    @property
+    def bins(self) -> NDArray[np.uint32]:
+        """The bin of each cell."""
+        return self.cells % _CELLS_A_STRATUM
 
     @property
     def total(self) -> float:

@@ -11,7 +11,7 @@ is apart for good, such as an engine on other hardware, becomes its usual place.
 Two-sided: a fast engine stands apart too, though nobody is woken for it. Two engines cannot say
 which of them is the odd one: three or more are needed.
 
-Cost: one ranking of the pool a pane, and some 50 microseconds an engine: linear in engines.
+Cost: one ranking of the pool a pane, and some 100 microseconds an engine: linear in engines.
 
 Sources: Wilcoxon 1945, doi:10.2307/3001968 (ranks); Hampel 1974,
 doi:10.1080/01621459.1974.10482962 (median absolute deviation).
@@ -27,7 +27,8 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from detectors.histogram import N_BINS, SparseCounts, bin_edges
+from detectors.evidence import student_nats
+from detectors.histogram import SparseCounts, bin_edges
 from detectors.ranks import BODY, SAMPLES, Ranks, rank_among
 
 Floats = NDArray[np.float64]
@@ -46,7 +47,6 @@ _LEAST_SPREAD_RANKS: Final = 0.05
 _NORMAL_EDGE: Final = 1.0
 _LASTS: Final = 0.5
 """What the newest minutes must still show of it."""
-_N_BINS: Final = np.uint32(N_BINS)
 _LOGS: Final = 0.5 * (np.log(bin_edges()[:-1]) + np.log(bin_edges()[1:]))
 """Logarithm of the middle of each bin."""
 
@@ -184,17 +184,17 @@ class Peers:
 
 def _mean_logs(pool: SparseCounts, ranks: Ranks) -> Floats:
     """Return the mean logarithm of each stratum's group, shape ``(N_STRATA,)``."""
-    groups = ranks.groups[pool.cells // _N_BINS]
+    groups = ranks.groups[pool.strata]
     samples = np.bincount(groups, pool.counts, ranks.groups[-1] + 1)
-    total = np.bincount(groups, pool.counts * _LOGS[pool.cells % _N_BINS], samples.size)
+    total = np.bincount(groups, pool.counts * _LOGS[pool.bins], samples.size)
     means: Floats = (total / np.maximum(samples, 1.0))[ranks.groups]
     return means
 
 
 def _row(counts: SparseCounts, ranks: Ranks, mean_logs: Floats) -> NDArray[np.float32]:
     """Return samples, summed ranks and summed logarithms of a pane, those of known strata."""
-    strata = counts.cells // _N_BINS
-    logs = _LOGS[counts.cells % _N_BINS] - mean_logs[strata]
+    strata = counts.strata
+    logs = _LOGS[counts.bins] - mean_logs[strata]
     log = float((ranks.known[strata] * counts.counts) @ logs)
     return np.append(ranks.scores(counts)[[SAMPLES, BODY]], np.float32(log))
 
@@ -228,5 +228,4 @@ def _place(rows: Floats, usual: Floats, density: float) -> _Places:
     least = min(_LEAST_SPREAD * density, _LEAST_SPREAD_RANKS)
     spread = max(_MAD_TO_SIGMA * float(np.median(np.abs(unusual[:, 0]))), least)
     squared = unusual[:, 0] ** 2 / (errors + spread**2)
-    nats = 0.5 * (degrees + 1.0) * np.log1p(squared / degrees)
-    return _Places(away[:, 0], away[:, 1], unusual[:, 1], nats)
+    return _Places(away[:, 0], away[:, 1], unusual[:, 1], student_nats(squared, degrees))

@@ -54,7 +54,6 @@ _OUTER_STRATA: Final = 4
 """The outer strata are open: they count as so many."""
 _BIN_NATS: Final = math.log(2.0) / (1 << MANTISSA_BITS)
 _LEAST_DENSITY: Final = 0.05
-_N_BINS: Final = np.uint32(N_BINS)
 _CUTS: Final = 1.0 - np.array(TAILS)
 
 
@@ -96,7 +95,7 @@ class Ranks:
     def scores(self, pane: SparseCounts) -> NDArray[np.float32]:
         """Return the scores of ``pane``, shape ``(N_SCORES,)``."""
         row = np.zeros(N_SCORES, np.float32)
-        strata = pane.cells // _N_BINS
+        strata = pane.strata
         counts = self.known[strata] * pane.counts
         places = pane.cells + self.offsets[strata]
         at = self.places.searchsorted(places, "right") - 1
@@ -118,7 +117,7 @@ class Ranks:
 
 def rank_among(reference: SparseCounts, *, by_workload: bool = True) -> Ranks:
     """Return what ranking among ``reference`` needs; ``by_workload``: each stratum by itself."""
-    strata = reference.cells // _N_BINS
+    strata = reference.strata
     groups = np.zeros(N_STRATA, np.int64)
     if by_workload:
         held = np.bincount(strata, weights=reference.counts, minlength=N_STRATA)

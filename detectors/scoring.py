@@ -58,7 +58,8 @@ def score_window(
     *now, p90_s, p99_s = quantiles(window.latency, *QUANTILES, *_lower_limits(compared.n))
     heavier = finding.tail_nats >= verdict.suspicion_nats
     surely = (now[0], p90_s, now[-1] if heavier and finding.tail_share < _RARE else p99_s)
-    moved = verdict.suspected and compared.workload.kl_nats > 0.0
+    # Where the workload has moved beyond chance, that is what is expected already.
+    moved = verdict.suspected and not verdict.workload and compared.workload.kl_nats > 0.0
     may_be = _at_most(expected, reference, window) if moved else expected
     slowdown = _slowdown(surely, reference.expected if attribution == "workload" else may_be)
     shift = finding.body_shift if finding.body_nats >= verdict.suspicion_nats else 0.0

@@ -7,8 +7,8 @@ import pytest
 
 from detectors.evidence import MEMORY_PANES, Evidence, lean_on_shorter, learn, scan
 from detectors.findings import alarm_of, find, has_recovered
-from detectors.histogram import SparseCounts, bin_index
 from detectors.ranks import rank_among
+from tests.detectors.feeding import counts_of
 
 PANE_SAMPLES = 200
 CALM_PANES = 200
@@ -36,7 +36,7 @@ class Watch:
 
     def __init__(self, seed=0):
         self.rng = np.random.default_rng(seed)
-        self.ranks = rank_among(self._counts(self.calm(self.rng, 400_000)))
+        self.ranks = rank_among(counts_of(self.calm(self.rng, 400_000)))
         self.evidence = Evidence()
         for _ in range(CALM_PANES):
             self.take(self.calm)
@@ -47,12 +47,8 @@ class Watch:
     def calm(rng, n):
         return rng.lognormal(-1.0, 0.5, n)
 
-    @staticmethod
-    def _counts(values):
-        return SparseCounts.of_cells(bin_index(values.astype(np.float32)))
-
     def take(self, draw, samples=PANE_SAMPLES):
-        self.evidence.take(self.ranks.scores(self._counts(draw(self.rng, samples))))
+        self.evidence.take(self.ranks.scores(counts_of(draw(self.rng, samples))))
 
     def find(self, steady_panes=MEMORY_PANES):
         scanned = scan(self.evidence, self.ranks)
