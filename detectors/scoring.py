@@ -58,7 +58,6 @@ def score_window(
     *now, p90_s, p99_s = quantiles(window.latency, *QUANTILES, *_lower_limits(compared.n))
     heavier = finding.tail_nats >= verdict.suspicion_nats
     surely = (now[0], p90_s, now[-1] if heavier and finding.tail_share < _RARE else p99_s)
-    # Where the workload has moved beyond chance, that is what is expected already.
     moved = verdict.suspected and not verdict.workload and compared.workload.kl_nats > 0.0
     may_be = _at_most(expected, reference, window) if moved else expected
     slowdown = _slowdown(surely, reference.expected if attribution == "workload" else may_be)
@@ -88,7 +87,10 @@ def score_window(
 
 
 def _at_most(expected: Sequence[float], reference: Yardstick, window: Sample) -> tuple[float, ...]:
-    """Return what may be expected: what a moved workload explains is no slowdown."""
+    """Return what may be expected: what a workload explains that may have moved is no slowdown.
+
+    Of one that has moved beyond chance, ``expected`` is that already.
+    """
     return tuple(map(max, expected, expected_quantiles(reference, window)))
 
 
