@@ -5,8 +5,8 @@ samples. Where samples depend on one another, or the load moves by itself, it is
 directions of it are larger than others. Its ratio to its degrees over blocks of the stream's own
 past gives a mean ``a`` and a variance ``v``; the statistic is then compared with the scaled
 chi-square that has both, ``v / (2 a) * chi2(2 a^2 / v)`` (Satterthwaite 1946; Rao & Scott 1981,
-second order). Since few blocks are known, ``a`` is taken at an upper confidence limit and ``v`` is
-drawn towards its value under independence.
+second order). Since few blocks are known, ``v`` is drawn towards its value under independence, and
+both are taken at an upper confidence limit.
 
 Cost: about 3 microseconds a question. Sources: Satterthwaite 1946, doi:10.2307/3002019; Rao & Scott
 1981, doi:10.1080/01621459.1981.10477633.
@@ -70,10 +70,13 @@ class Dispersion:
         if not degrees:
             return False
         blocks = max(self.blocks, 1)
-        mean = self.inflation * (1.0 + _CONFIDENCE_Z * math.sqrt(2.0 / (blocks * degrees)))
-        independent = 2.0 * mean * mean / degrees
+        independent = 2.0 * self.inflation**2 / degrees
         observed = max(self.square - self.mean * self.mean, 0.0)
         drawn = (_PRIOR_BLOCKS * independent + blocks * observed) / (_PRIOR_BLOCKS + blocks)
-        variance = max(drawn, independent)
+        likely = max(drawn, independent)
+        mean = self.inflation + _CONFIDENCE_Z * math.sqrt(likely / blocks)
+        # Of a scaled chi-square the error of its variance is that of few degrees, too.
+        error = math.sqrt((2.0 + 6.0 * likely / (mean * mean)) / blocks)
+        variance = likely * (1.0 + _CONFIDENCE_Z * error)
         limit = variance / (2.0 * mean) * float(chdtri(2.0 * mean * mean / variance, level))
         return statistic.value / degrees > limit

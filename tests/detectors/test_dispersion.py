@@ -79,10 +79,15 @@ def test_no_stream_is_held_to_vary_less_than_independent_samples_do(ratios, valu
 
 @pytest.mark.parametrize("degrees", DEGREES)
 @pytest.mark.parametrize("level", LEVELS)
-def test_without_blocks_it_is_chi_square_at_the_confidence_limit_of_one(degrees, level):
-    factor = 1.0 + 1.5 * math.sqrt(2.0 / degrees)
+def test_without_blocks_it_is_chi_square_with_mean_and_variance_at_their_limits_for_one(
+    degrees, level
+):
+    mean = 1.0 + 1.5 * math.sqrt(2.0 / degrees)
+    kurtosis = 12.0 / degrees / mean**2
+    variance = 2.0 / degrees * (1.0 + 1.5 * math.sqrt(2.0 + kurtosis))
+    scaled = chi2(2.0 * mean**2 / variance, scale=0.5 * variance / mean)
 
-    assert limit(Dispersion(), degrees, level) == pytest.approx(factor * chi2.isf(level, degrees))
+    assert limit(Dispersion(), degrees, level) == pytest.approx(degrees * scaled.isf(level))
 
 
 @pytest.mark.parametrize("level", LEVELS)
