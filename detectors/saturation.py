@@ -185,6 +185,9 @@ class SaturationWatch:
 def _marked(score: DriftScore, tops: list[Top]) -> DriftScore:
     """Return ``score`` with what the panes that it is about, or somewhat more, say of a cap."""
     _forget(tops, max(_MIN_SAMPLES, score.samples))
+    largest = max(top.value for top in tops)
+    if sum(top.equal for top in tops if top.value == largest) < _MIN_EQUAL:
+        return score
     top = Top.of_all(tops)
     if not top.is_cap:
         return score
@@ -194,8 +197,11 @@ def _marked(score: DriftScore, tops: list[Top]) -> DriftScore:
 
 def _forget(tops: list[Top], samples: int) -> None:
     """Forget the oldest panes that ``samples`` newest samples do not reach back to."""
-    kept, first = 0, len(tops)
-    while first > max(0, len(tops) - _MAX_PANES) and kept < samples:
-        first -= 1
-        kept += tops[first].samples
+    kept = sum(top.samples for top in tops)
+    first = 0
+    while first < len(tops) - 1 and (
+        kept - tops[first].samples >= samples or len(tops) - first > _MAX_PANES
+    ):
+        kept -= tops[first].samples
+        first += 1
     del tops[:first]
