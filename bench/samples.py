@@ -16,7 +16,13 @@ MODEL = "bench"
 
 
 def batches(
-    count: int, engine: str = "gpu-0", seed: int = 1, batch_s: float = BATCH_S
+    count: int,
+    engine: str = "gpu-0",
+    seed: int = 1,
+    batch_s: float = BATCH_S,
+    *,
+    begin_s: float = START_S,
+    first_seq: int = 0,
 ) -> Iterator[TelemetryBatch]:
     """Yield ``count`` batches of 1,024 steps, one each ``batch_s`` of event time."""
     rng = np.random.default_rng(seed)
@@ -25,9 +31,9 @@ def batches(
     walk = np.cumsum(rng.normal(0.0, 0.2, 64 * BATCH_ROWS))
     running = np.clip(100.0 + walk, 1.0, 256.0).round().astype(np.float32).reshape(64, BATCH_ROWS)
     for number in range(count):
-        start_s = START_S + number * batch_s
+        start_s = begin_s + number * batch_s
         yield TelemetryBatch(
-            source=Source(model=MODEL, engine=engine, boot="b", seq=number),
+            source=Source(model=MODEL, engine=engine, boot="b", seq=first_seq + number),
             start_s=start_s,
             end_s=start_s + batch_s - 1e-3,
             steps=Table(

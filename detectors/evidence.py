@@ -152,14 +152,16 @@ def squares(z: Floats, sums: Floats, usual: Floats) -> Floats:
 
     Where samples depend on one another a spread wanders up further than down: its sum is compared
     with a gamma law of the skewness that such a dependence brings, ``sqrt((V - 1) / n)``, by twice
-    its Cramer rate.
+    its Cramer rate, once it is worth a look at all.
     """
     squared = z * z / usual
-    n = np.maximum(sums[..., SAMPLES], 1.0)
-    shape = 4.0 * n / np.maximum(usual[..., 1] - 1.0, _LEAST_CLUMPING)
-    excess = np.sqrt(squared[..., 1] / shape)
-    skewed = 2.0 * shape * (excess - np.log1p(excess))
-    squared[..., 1] = np.where(z[..., 1] > 0.0, skewed, squared[..., 1])
+    wider = (z[..., 1] > 0.0) & (squared[..., 1] > _NOTABLE_NATS)
+    if wider.any():
+        n = np.maximum(sums[..., SAMPLES], 1.0)
+        shape = 4.0 * n / np.maximum(usual[..., 1] - 1.0, _LEAST_CLUMPING)
+        excess = np.sqrt(squared[..., 1] / shape)
+        skewed = 2.0 * shape * (excess - np.log1p(excess))
+        squared[..., 1] = np.where(wider, np.maximum(skewed, _NOTABLE_NATS), squared[..., 1])
     return squared
 
 

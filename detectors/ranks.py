@@ -68,12 +68,12 @@ class Ranks:
         rarity: Of each group, 1 over its share of the reference; 0 where it is not known.
         offsets: What makes a cell of each stratum a place: ``group * N_BINS + bin``.
         places: Occupied places, and the first of each group, ascending.
-        middle: Rank of a sample in each place,
-        after: and of one between it and the next.
+        rank: Rank of a sample in each place, and of one between it and the next, in turn;
+        spread: what it adds to the spread,
+        beyond: and how many of the tails it is in.
         known: 1 for strata that the reference knows, 0 for others, shape ``(N_STRATA,)``.
         tails: Share of each stratum's group above each tail's beginning, as a new sample would have
             it, shape ``(N_STRATA, tails)``; 0 where it is not known.
-        mean_spread: Mean of ``|2 u - 1|`` over the reference.
         variances: Variance of a sample's body and of its spread, by the reference.
         density: Mean density of log-latency, per nat: what a shift of the mean rank is worth.
     """
@@ -84,11 +84,11 @@ class Ranks:
     rarity: Floats
     offsets: NDArray[np.int64]
     places: NDArray[np.int64]
-    middle: Floats
-    after: Floats
+    rank: Floats
+    spread: Floats
+    beyond: NDArray[np.int64]
     known: Floats
     tails: Floats
-    mean_spread: float
     variances: tuple[float, float]
     density: float
 
@@ -98,13 +98,13 @@ class Ranks:
         strata = pane.strata
         counts = self.known[strata] * pane.counts
         places = pane.cells + self.offsets[strata]
-        at = self.places.searchsorted(places, "right") - 1
-        rank = np.where(self.places[at] == places, self.middle[at], self.after[at])
-        centred = rank - 0.5
+        at = 2 * self.places.searchsorted(places, "right") - 2
+        at += self.places[at >> 1] != places
         row[SAMPLES] = counts.sum()
-        row[BODY] = counts @ centred
-        row[SPREAD] = counts @ np.abs(2.0 * centred) - row[SAMPLES] * self.mean_spread
-        row[ABOVE] = counts @ (rank[:, None] > _CUTS)
+        row[BODY] = counts @ self.rank[at] - 0.5 * row[SAMPLES]
+        row[SPREAD] = counts @ self.spread[at]
+        beyond = np.bincount(self.beyond[at], counts, len(TAILS) + 1)
+        row[ABOVE] = beyond[:0:-1].cumsum()[::-1]
         by_stratum = np.bincount(strata, counts, N_STRATA)
         row[EXPECTED] = by_stratum @ self.tails
         row[WIDTH] = by_stratum @ self.widths
@@ -139,15 +139,18 @@ def _ranks(
     samples: Floats = np.bincount(group, weights=counts).astype(np.float64)
     totals = np.maximum(samples, 1.0)[group]
     until = np.cumsum(counts) - (np.cumsum(samples) - samples)[group]
-    rank = (until - 0.5 * counts) / totals
+    middle = (until - 0.5 * counts) / totals
     known = samples >= MIN_KNOWN_SAMPLES
     weights = counts * known[group]
     m = max(float(weights.sum()), 1.0)
-    centred = rank - 0.5
-    spread = np.abs(2.0 * centred)
-    mean_spread = float(weights @ spread) / m
-    variances = (float(weights @ centred**2) / m, float(weights @ (spread - mean_spread) ** 2) / m)
-    above = np.array([np.bincount(group, weights=counts * (rank > cut)) for cut in _CUTS])
+    rank = np.stack([middle, until / totals], axis=1).ravel()
+    spread = np.abs(2.0 * rank - 1.0)
+    spread -= float(weights @ spread[::2]) / m
+    variances = (
+        float(weights @ (middle - 0.5) ** 2) / m,
+        float(weights @ spread[::2] ** 2) / m,
+    )
+    above = np.array([np.bincount(group, weights=counts * (middle > cut)) for cut in _CUTS])
     # A new sample is as likely as any of the reference's to be the largest of all.
     tails = ((above + 1.0) / (samples + 1.0) * known).T
     return Ranks(
@@ -157,11 +160,11 @@ def _ranks(
         rarity=np.where(known, m / np.maximum(samples, 1.0), 0.0),
         offsets=offsets,
         places=places,
-        middle=rank,
-        after=until / totals,
+        rank=rank,
+        spread=spread,
+        beyond=_CUTS.searchsorted(rank),
         known=known[groups].astype(np.float64),
         tails=tails[groups],
-        mean_spread=mean_spread,
         variances=(max(variances[0], _LEAST_VARIANCE), max(variances[1], _LEAST_VARIANCE)),
         density=_density(group, weights, samples, m),
     )

@@ -8,7 +8,7 @@ with the reference's like any other share, so a drift that they show is believed
 Continuous measurements are never equal so often, and those of a coarse clock thin out towards their
 largest: its count must stand out from that of the next smaller value.
 
-Cost: one more concatenation and four passes over a pane's values at its close.
+Cost: one more pass over the values, and some microseconds a pane.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ _STANDS_OUT: Final = 2.0
 _MIN_SAMPLES: Final = 500
 """Fewer cannot show a hundredth; so many of the newest are asked."""
 _MAX_PANES: Final = 360
-_COMPACT_AT: Final = 16_384
 _NEAR: Final = np.float32(0.7)
 
 
@@ -82,6 +81,12 @@ class Top(NamedTuple):
                 return cls(samples, value, counts[value])
         return cls()
 
+    def plus(self, values: NDArray[np.float32]) -> Top:
+        """Return the top of these and of ``values``, one or more: mostly there is none of them."""
+        if values.max() < self.below:
+            return Top(self.samples + values.size, *self[1:])
+        return Top.of_all([self, Top.of(values)])
+
     @property
     def is_cap(self) -> bool:
         """Return whether P99 lies among equal values that stand out: a cap.
@@ -95,14 +100,12 @@ class Top(NamedTuple):
 class TopPane:
     """A pane of another kind, ``inner``, beside which the largest values are kept."""
 
-    __slots__ = ("_loose", "_n_loose", "_top", "inner", "snapshot_type")
+    __slots__ = ("_top", "inner", "snapshot_type")
 
     def __init__(self, inner: Any) -> None:
         self.inner = inner
         self.snapshot_type = tuple[inner.snapshot_type, Top]
         self._top = Top()
-        self._loose: list[NDArray[np.float32]] = []
-        self._n_loose = 0
 
     @property
     def samples(self) -> int:
@@ -111,18 +114,11 @@ class TopPane:
 
     def add(self, values: NDArray[np.float32], *columns: Any) -> None:
         self.inner.add(values, *columns)
-        self._loose.append(values)
-        self._n_loose += values.size
-        if self._n_loose >= _COMPACT_AT:
-            self.top()
+        if values.size:
+            self._top = self._top.plus(values)
 
     def top(self) -> Top:
         """Return the largest values so far."""
-        if self._loose:
-            fresh = Top.of(np.concatenate(self._loose))
-            self._top = Top.of_all([self._top, fresh])
-            self._loose.clear()
-            self._n_loose = 0
         return self._top
 
     def counts(self) -> SparseCounts:
@@ -131,15 +127,14 @@ class TopPane:
 
     def merge(self, *others: TopPane) -> None:
         self.inner.merge(*(other.inner for other in others))
-        self._top = Top.of_all([self.top(), *(other.top() for other in others)])
+        self._top = Top.of_all([self._top, *(other.top() for other in others)])
 
     def snapshot(self) -> Any:
-        return self.inner.snapshot(), self.top()
+        return self.inner.snapshot(), self._top
 
     def restore(self, snapshot: Any) -> None:
         inner, self._top = snapshot
         self.inner.restore(inner)
-        self._loose, self._n_loose = [], 0
 
 
 @dataclass(slots=True)

@@ -81,13 +81,13 @@ def test_panes_merge():
     assert (one.top(), one.samples, one.inner.samples) == (Top(4, 2.0, 2, 1.0, 1), 4, 4)
 
 
-def test_many_values_are_not_kept():
-    pane = TopPane(HistogramPane())
-    for _ in range(100):
-        pane.add(*rows_of([1.0, 60.0] * 100))
+@given(numbers=values, parts=st.integers(1, 5))
+def test_a_pane_is_at_its_top_whatever_batches_its_samples_came_in(numbers, parts):
+    pane = TopPane(ValuesPane())
+    for part in np.array_split(column(numbers), parts):
+        pane.add(*rows_of(part))
 
-    assert sum(values.size for values in pane._loose) < 16_384
-    assert pane.top() == Top(20_000, 60.0, 10_000, 1.0, 10_000)
+    assert pane.top() == expected_top(numbers)
 
 
 class Always:
