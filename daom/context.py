@@ -111,6 +111,11 @@ class Shift:
         return f"{name} {self.usual:.3g} -> {self.now:.3g}"
 
 
+def counter_key(name: str, frontend: str | None) -> str:
+    """Return where a counter is kept: each frontend of an engine counts for itself."""
+    return name if frontend is None else f"{frontend}|{name}"
+
+
 def is_surge(arrivals: Shift) -> bool:
     """Return whether the peak of the arrivals is beyond what is usual, and half as high again."""
     beyond = arrivals.peak >= arrivals.usual + NOTABLE_Z * arrivals.sigma
@@ -136,10 +141,11 @@ class ContextState:
         """Take the gauges, counters and requests of a batch; of an overtaken one only requests."""
         for name, value in batch.gauges.items() if newest else ():
             if name.endswith("_total"):
-                before = self.counters.get(name, value)
+                counter = counter_key(name, batch.source.frontend)
+                before = self.counters.get(counter, value)
                 # A counter that went down was restarted, and has counted from zero since.
                 self.add(name, value - before if value >= before else value)
-                self.counters[name] = value
+                self.counters[counter] = value
             else:
                 self.add(name, value)
         if batch.requests.rows:
@@ -175,7 +181,7 @@ class ContextState:
         itl_s, tokens = columns.get("itl_s"), columns.get("tokens")
         if itl_s is None:
             return
-        waited = columns.get("running", tokens)
+        waited = columns.get("decoding", columns.get("running", tokens))
         if waited is None:
             self.add("step_itl_s", *_sum(itl_s))
             return

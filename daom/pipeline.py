@@ -70,7 +70,7 @@ class Cell:
         name = batch.source.engine or batch.source.model
         engine = state.engines.get(name)
         if engine is not None:
-            arrival = engine.intake.see(batch.source.boot, batch.source.seq)
+            arrival = engine.intake.see(*batch.source.numbering)
             if arrival == "duplicate":
                 self._count("duplicate_batches")
                 return []
@@ -101,7 +101,7 @@ class Cell:
 
     def _add_engine(self, name: str, batch: TelemetryBatch, now_s: float) -> EngineState:
         engine = EngineState(last_s=now_s, progress_s=now_s)
-        engine.intake.see(batch.source.boot, batch.source.seq)
+        engine.intake.see(*batch.source.numbering)
         # By name, so that nothing depends on which engine was heard first.
         self.state.engines = dict(sorted({**self.state.engines, name: engine}.items()))
         if self.state.next_pane is None:
