@@ -7,7 +7,7 @@ BIN := .venv/bin
 INSTALLED := .venv/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check bench bench-detection lock clean
+.PHONY: help install demo test check vllm bench bench-detection lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,6 +42,13 @@ check: $(INSTALLED) ## style, types and the direction of imports
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+vllm: .venv-vllm/.installed ## a real vLLM for the CPU in .venv-vllm, with DAOM in it: for the tests that need it
+
+.venv-vllm/.installed: tests/vllm/requirements.txt pyproject.toml $(wildcard connectors/*.py daom/*.py)
+	@test -x .venv-vllm/bin/pip || $(PYTHON) -m venv .venv-vllm
+	tests/vllm/install.sh .venv-vllm
+	@touch $@
 
 bench: $(INSTALLED) ## measure throughput and detection; ARGS=--short for a quick look
 	$(BIN)/python -m bench $(ARGS)
