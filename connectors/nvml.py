@@ -8,6 +8,7 @@ answers 0 for a clock or a temperature. A GPU that is lost says ``lost: 1`` and 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import importlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -162,6 +163,15 @@ class _Nvml:
         return None
 
 
+    def vgpu_bytes(self, vgpu: int) -> int | None:
+        """Return the memory that a vGPU uses; pynvml itself would keep 32 bits of it."""
+        size = ctypes.c_ulonglong()
+        call = getattr(self.module.nvmlLib, "nvmlVgpuInstanceGetFbUsage", None)
+        if call is None or call(ctypes.c_uint(vgpu), ctypes.byref(size)):
+            return None
+        return size.value
+
+
 class Gpus:
     """The GPUs of this host that were chosen; all of them by default.
 
@@ -280,9 +290,8 @@ class Gpus:
         vgpus = self._nvml.ask("nvmlDeviceGetActiveVgpus", handle)
         if not vgpus:
             return {}
-        used = [self._nvml.ask("nvmlVgpuInstanceGetFbUsage", vgpu) for vgpu in vgpus]
-        known = [size for size in used if size is not None]
-        return {"vgpus": len(vgpus)} | ({"vgpu_memory_used_bytes": sum(known)} if known else {})
+        used = [size for vgpu in vgpus if (size := self._nvml.vgpu_bytes(vgpu)) is not None]
+        return {"vgpus": len(vgpus)} | ({"vgpu_memory_used_bytes": sum(used)} if used else {})
 
     def _xids(self, device: _Device) -> dict[str, float | str]:
         """Return the newest Xid since the start and how many there were."""

@@ -158,7 +158,7 @@ int nvmlDeviceGetComputeRunningProcesses_v3(Device *d, unsigned *count, Process 
     return code;
 }
 
-/* "vgpus 1000,2000": bytes in use. */
+/* "vgpus 3,5": each uses as many GiB. */
 int nvmlDeviceGetActiveVgpus(Device *d, unsigned *count, unsigned *found) {
     char word[WORD];
     unsigned n = 0;
@@ -172,7 +172,7 @@ int nvmlDeviceGetActiveVgpus(Device *d, unsigned *count, unsigned *found) {
 }
 
 int nvmlVgpuInstanceGetFbUsage(unsigned vgpu, unsigned long long *bytes) {
-    *(unsigned *)bytes = vgpu;
+    *bytes = (unsigned long long)vgpu << 30;
     return OK;
 }
 
