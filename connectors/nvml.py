@@ -162,7 +162,6 @@ class _Nvml:
                 return float(answer) if isinstance(answer, float) else int(answer)
         return None
 
-
     def vgpu_bytes(self, vgpu: int) -> int | None:
         """Return the memory that a vGPU uses; pynvml itself would keep 32 bits of it."""
         size = ctypes.c_ulonglong()

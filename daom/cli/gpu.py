@@ -104,7 +104,8 @@ def _send(
 
     log_to_stderr()
     topic = Topics(config.kafka.topic_prefix).telemetry
-    click.echo(f"daom: reading {len(gpus)} GPUs every {interval_s:g} s -> {topic}", err=True)
+    number = f"{len(gpus)} GPU" if len(gpus) == 1 else f"{len(gpus)} GPUs"
+    click.echo(f"daom: reading {number} every {interval_s:g} s -> {topic}", err=True)
     if not collect():
         click.echo("daom: no process on them names its engine yet; --model names it", err=True)
     reporter = Reporter(config.kafka.client(), topic, collect, period_s=interval_s)

@@ -79,12 +79,15 @@ class Machine:
         self._script = directory / "nvml.txt"
         self._library = _compiled(compiled_in)
         self._path = directory / "lib"
+        self.settings: dict[str, str] = {}
         self._path.mkdir()
 
     def has(self, *gpus: Mapping[str, object]) -> Self:
         """Let these be its GPUs from now on."""
         lines = [f"count {len(gpus)}"]
-        lines += [f"{n}.{name} {value}" for n, gpu in enumerate(gpus) for name, value in gpu.items()]
+        lines += [
+            f"{n}.{name} {value}" for n, gpu in enumerate(gpus) for name, value in gpu.items()
+        ]
         draft = self._script.with_suffix(".new")
         draft.write_text("\n".join(lines) + "\n", "utf-8")
         # At once: a reader sees the GPUs as they were or as they are.
@@ -101,8 +104,9 @@ class Machine:
     def environment(self) -> dict[str, str]:
         """The environment of a process on it."""
         own = {"LD_LIBRARY_PATH": str(self._path), "FAKE_NVML": str(self._script)}
-        ours = {n: v for n, v in os.environ.items() if not n.startswith("DAOM_PROBE__")}
-        return {**ours, **own, "PYTHONPATH": str(REPOSITORY), "COLUMNS": "120"}
+        others = {n: v for n, v in os.environ.items() if not n.startswith("DAOM_")}
+        more = {"PYTHONPATH": str(REPOSITORY), "COLUMNS": "120", "OPENBLAS_NUM_THREADS": "1"}
+        return {**others, **own, **more, **self.settings}
 
     def reader(self, *choice: str) -> Reader:
         """Start to read its GPUs."""
