@@ -1,8 +1,8 @@
 """GPU readings through NVML: one mapping of numbers and words for each GPU.
 
 A reading is some twenty calls for each GPU, makes no CUDA context and takes no memory on the GPU:
-once a second beside an engine is cheap. What a GPU does not support is left out, and so is what cannot
-be: after some faults NVML answers 0 for a clock or a temperature. A GPU that is lost says
+once a second beside an engine is cheap. What a GPU does not support is left out, and so is what
+cannot be: after some faults NVML answers 0 for a clock or a temperature. A GPU that is lost says
 ``lost: 1`` and stops nobody else.
 """
 
