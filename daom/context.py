@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daom.events import Columns, GpuSample, Table, TelemetryBatch
-from daom.gpu_readings import readings
+from daom.gpu_readings import counters, readings
 
 _MEMORY_PANES: Final = 360
 _RECENT_PANES: Final = 60
@@ -142,10 +142,7 @@ class ContextState:
         for name, value in batch.gauges.items() if newest else ():
             if name.endswith("_total"):
                 counter = counter_key(name, batch.source.frontend)
-                before = self.counters.get(counter, value)
-                # A counter that went down was restarted, and has counted from zero since.
-                self.add(name, value - before if value >= before else value)
-                self.counters[counter] = value
+                self.add(name, self._increase(counter, value))
             else:
                 self.add(name, value)
         if batch.requests.rows:
@@ -196,6 +193,17 @@ class ContextState:
         """Take the numbers of a GPU reading."""
         for name, value in readings(sample.gpus).items():
             self.add(f"gpu_{name}", value)
+        for (uuid, name), value in counters(sample.gpus).items():
+            key = f"{uuid} {name}"
+            # A GPU that has failed reads 0, and goes on where it was when it is back.
+            counted = value or self.counters.get(key, value)
+            self.add(f"gpu_{name}", self._increase(key, counted))
+
+    def _increase(self, counter: str, value: float) -> float:
+        before = self.counters.get(counter, value)
+        self.counters[counter] = value
+        # A counter that went down was restarted, and has counted from zero since.
+        return value - before if value >= before else value
 
     def surges(self) -> bool:
         """Return whether far more requests have arrived lately than usual."""

