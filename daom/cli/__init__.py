@@ -7,7 +7,19 @@ import sys
 import click
 
 from daom import __version__
-from daom.cli import bridge, broker, config, convert, demo, evaluate, play, replay, topics, worker
+from daom.cli import (
+    bridge,
+    broker,
+    change,
+    config,
+    convert,
+    demo,
+    evaluate,
+    play,
+    replay,
+    topics,
+    worker,
+)
 from daom.cli.options import EXIT_NOT_JUDGED, EXIT_WRONG_USAGE
 from daom.errors import DaomError, SinkUnavailable
 
@@ -43,7 +55,19 @@ def main() -> None:
     """
 
 
-for _module in (demo, worker, bridge, play, replay, evaluate, topics, broker, config, convert):
+for _module in (
+    demo,
+    worker,
+    bridge,
+    change,
+    play,
+    replay,
+    evaluate,
+    topics,
+    broker,
+    config,
+    convert,
+):
     main.add_command(_module.command)
 
 
