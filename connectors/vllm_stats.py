@@ -8,6 +8,9 @@ Where several processes ("frontends") serve one engine, each is told of its own 
 one of them of the scheduler. A step's gap is reported by that one, so it is reported once; tokens
 and requests by each for its own.
 
+It runs in the process that serves, so it must cost little: a step becomes a tuple of what was
+given, and numbers are looked at only when a batch is made, a column at a time.
+
 TTFT comes without a request, and a finished request without its TTFT. But both are differences from
 the request's time of arrival, on one clock: ``now - arrival``. So the arrival tells which TTFT is
 whose, to within the rounding of a float.
@@ -17,14 +20,17 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from daom.events import EMPTY_TABLE, Source, Table, TelemetryBatch
 
-_REQUEST_COLUMNS: Final[Mapping[str, str]] = {
+Floats = NDArray[np.float64]
+
+_REQUEST_FIELDS: Final[Mapping[str, str]] = {
     "e2e_s": "e2e_latency",
     "queue_s": "queued_time",
     "prefill_s": "prefill_time",
@@ -34,10 +40,24 @@ _REQUEST_COLUMNS: Final[Mapping[str, str]] = {
     "output_tokens": "num_generation_tokens",
     "preemptions": "num_preemptions",
 }
+_REQUEST_COLUMNS: Final = ("end_s", "ttft_s", *_REQUEST_FIELDS)
 _STEP_COLUMNS: Final = (
-    *("itl_s", "tokens", "decoding", "running", "waiting"),
-    *("prefill_tokens", "forward_s"),
+    *("end_s", "tokens", "prefill_tokens", "itl_s", "decoding", "running", "waiting"),
+    *("deferred", "forward_ms", "prompt_tokens", "preempted", "corrupted"),
 )
+_SCHEDULER_COLUMNS: Final = ("running", "waiting", "deferred", "kv_usage", "queries", "hits")
+_STEP_TOTALS: Final[Mapping[str, str]] = {
+    "generation_tokens_total": "tokens",
+    "prompt_tokens_total": "prompt_tokens",
+    "preemptions_total": "preempted",
+    "corrupted_total": "corrupted",
+}
+_CACHE_TOTALS: Final = {"prefix_queries_total": "queries", "prefix_hits_total": "hits"}
+_DRAFT_TOTALS: Final[Mapping[str, str]] = {
+    "spec_drafts_total": "num_drafts",
+    "spec_draft_tokens_total": "num_draft_tokens",
+    "spec_accepted_tokens_total": "num_accepted_tokens",
+}
 _FINISH_REASONS: Final = ("stop", "length", "abort", "error", "repetition")
 _CUT_SHORT: Final = frozenset({"abort", "error"})
 """How long such a request took says nothing of the service."""
@@ -45,8 +65,8 @@ _SAME_ARRIVAL_S: Final = 2e-5
 _MAX_ARRIVALS: Final = 65_536
 """Requests that have begun and not finished: an aborted one never does."""
 _MAX_ADAPTERS: Final = 16
-
-Row = dict[str, float]
+_NAN: Final = math.nan
+_NOTHING: Final[Mapping[str, Any]] = {}
 
 
 class EngineStats:
@@ -59,18 +79,18 @@ class EngineStats:
 
     def __init__(self, *, is_only_frontend: bool = True) -> None:
         self._is_only_frontend = is_only_frontend
-        self._steps: list[Row] = []
-        self._requests: list[Row] = []
+        self._steps: list[tuple[Any, ...]] = []
+        self._scheduled: list[tuple[Any, ...]] = []
+        self._requests: list[tuple[Any, ...]] = []
         self._finish_reasons: list[str | None] = []
         self._gauges: dict[str, float] = {}
         self._totals: dict[str, float] = {}
         self._arrivals: OrderedDict[int, list[tuple[float, float]]] = OrderedDict()
-        self._heard_scheduler = False
 
     @property
     def has_news(self) -> bool:
         """Whether anything has happened since the last batch."""
-        return bool(self._steps or self._requests or self._heard_scheduler)
+        return bool(self._steps or self._requests or self._scheduled)
 
     def take(self, scheduler: Any, iteration: Any, now_s: float) -> None:
         """Take one step's statistics; either may be None.
@@ -80,18 +100,21 @@ class EngineStats:
             iteration: vLLM's IterationStats.
             now_s: When it was, if ``iteration`` does not say.
         """
+        scheduled = _fields(scheduler)
         if scheduler is not None:
-            self._take_scheduler(scheduler)
+            self._take_scheduler(scheduled)
         if iteration is None:
             return
-        end_s = float(getattr(iteration, "iteration_timestamp", None) or now_s)
-        self._take_step(scheduler, iteration, end_s)
-        ttfts_s = getattr(iteration, "time_to_first_tokens_iter", None) or ()
+        given = _fields(iteration)
+        end_s = _number(given.get("iteration_timestamp"), now_s)
+        self._take_step(scheduled, given, end_s, getattr(iteration, "num_prompt_tokens", _NAN))
+        ttfts_s = given.get("time_to_first_tokens_iter") or ()
         for ttft_s in ttfts_s:
             self._note_first_token(end_s - ttft_s, ttft_s)
-        self._count("first_tokens_total", len(ttfts_s))
-        for request in getattr(iteration, "finished_requests", None) or ():
-            self._take_request(request, end_s)
+        if ttfts_s:
+            self._count("first_tokens_total", len(ttfts_s))
+        for request in given.get("finished_requests") or ():
+            self._take_request(_fields(request), end_s)
 
     def batch(
         self, source: Source, start_s: float, end_s: float, own: Mapping[str, float]
@@ -104,90 +127,117 @@ class EngineStats:
             end_s: and when it ends.
             own: Gauges and counters of the probe itself.
         """
-        known = self._is_only_frontend or self._heard_scheduler
-        gauges = {**(self._gauges if known else {}), **self._totals, **own}
+        knows_scheduler = self._is_only_frontend or bool(self._scheduled)
+        scheduled = _columns(_SCHEDULER_COLUMNS, self._scheduled)
+        steps = _columns(_STEP_COLUMNS, self._steps)
+        if self._scheduled:
+            self._note_scheduled(scheduled)
+        for name, column in _STEP_TOTALS.items():
+            self._count(name, float(np.nansum(steps[column])))
+        steps["waiting"] = steps["waiting"] + np.nan_to_num(steps.pop("deferred"))
+        steps["forward_s"] = 1e-3 * steps.pop("forward_ms")
+        for name in ("prompt_tokens", "preempted", "corrupted"):
+            del steps[name]
         made = TelemetryBatch(
             source=source,
             start_s=start_s,
             end_s=end_s,
-            requests=_table(self._requests, {"finish_reason": self._finish_reasons}),
-            steps=_table(self._steps, {}),
-            gauges=gauges,
+            requests=_table(
+                _columns(_REQUEST_COLUMNS, self._requests),
+                {"finish_reason": self._finish_reasons},
+            ),
+            steps=_table(steps, {}),
+            gauges={**(self._gauges if knows_scheduler else {}), **self._totals, **own},
         )
-        self._steps, self._requests, self._finish_reasons = [], [], []
-        self._heard_scheduler = False
+        self._steps, self._scheduled, self._requests, self._finish_reasons = [], [], [], []
         return made
 
     def _count(self, name: str, by: float) -> None:
         self._totals[name] = self._totals.get(name, 0.0) + by
 
-    def _take_scheduler(self, scheduler: Any) -> None:
-        self._heard_scheduler = True
-        gauges = self._gauges
-        gauges["running"] = _number(scheduler, "num_running_reqs", 0.0)
-        gauges["waiting"] = _waiting(scheduler)
-        usage = _number(scheduler, "kv_cache_usage")
-        if usage is not None:
-            gauges["kv_usage"] = usage
-        cache = getattr(scheduler, "prefix_cache_stats", None)
-        if cache is not None:
-            self._count("prefix_queries_total", _number(cache, "queries", 0.0))
-            self._count("prefix_hits_total", _number(cache, "hits", 0.0))
-        drafts = getattr(scheduler, "spec_decoding_stats", None)
-        if drafts is not None:
-            self._count("spec_drafts_total", _number(drafts, "num_drafts", 0.0))
-            self._count("spec_draft_tokens_total", _number(drafts, "num_draft_tokens", 0.0))
-            self._count("spec_accepted_tokens_total", _number(drafts, "num_accepted_tokens", 0.0))
-        graph = getattr(scheduler, "cudagraph_stats", None)
-        if graph is not None:
-            mode = str(getattr(graph, "runtime_mode", "unknown")).rpartition(".")[2].lower()
+    def _take_scheduler(self, scheduled: Mapping[str, Any]) -> None:
+        get = scheduled.get
+        cache = _fields(get("prefix_cache_stats"))
+        self._scheduled.append(
+            (
+                get("num_running_reqs", _NAN),
+                get("num_waiting_reqs", _NAN),
+                get("num_skipped_waiting_reqs", _NAN),
+                get("kv_cache_usage", _NAN),
+                cache.get("queries", _NAN),
+                cache.get("hits", _NAN),
+            )
+        )
+        if (drafts := get("spec_decoding_stats")) is not None:
+            for name, field in _DRAFT_TOTALS.items():
+                self._count(name, _number(_fields(drafts).get(field), 0.0))
+        if (graph := get("cudagraph_stats")) is not None:
+            of_graph = _fields(graph)
+            mode = str(of_graph.get("runtime_mode", "unknown")).rpartition(".")[2].lower()
             self._count(f"cudagraph_{mode}_steps_total", 1.0)
-            self._count("cudagraph_paddings_total", _number(graph, "num_paddings", 0.0))
-        self._take_adapters(getattr(scheduler, "running_lora_adapters", None) or {})
+            self._count("cudagraph_paddings_total", _number(of_graph.get("num_paddings"), 0.0))
+        if (adapters := get("running_lora_adapters")) or "lora" in self._gauges:
+            self._take_adapters(adapters or {})
+
+    def _note_scheduled(self, scheduled: Mapping[str, Floats]) -> None:
+        """Make the newest of what the scheduler said the gauges, and count the rest."""
+        newest = {name: float(column[-1]) for name, column in scheduled.items()}
+        self._gauges["running"] = _number(newest["running"], 0.0)
+        self._gauges["waiting"] = sum(_number(newest[n], 0.0) for n in ("waiting", "deferred"))
+        if math.isfinite(newest["kv_usage"]):
+            self._gauges["kv_usage"] = newest["kv_usage"]
+        for name, column in _CACHE_TOTALS.items():
+            self._count(name, float(np.nansum(scheduled[column])))
 
     def _take_adapters(self, running: Mapping[str, int]) -> None:
-        for name in [name for name in self._gauges if name.startswith("lora_running.")]:
+        for name in [name for name in self._gauges if name.startswith("lora.")]:
             self._gauges[name] = 0.0
+        self._gauges["lora"] = float(len(running))
         for name, requests in list(running.items())[:_MAX_ADAPTERS]:
-            self._gauges[f"lora_running.{name}"] = float(requests)
+            self._gauges[f"lora.{name}"] = float(requests)
 
-    def _take_step(self, scheduler: Any, iteration: Any, end_s: float) -> None:
-        tokens = _number(iteration, "num_generation_tokens", 0.0)
-        prompt = getattr(iteration, "prompt_token_stats", None)
-        total = _number(prompt, "total", _number(iteration, "num_prompt_tokens", 0.0))
-        computed = _number(prompt, "computed", total)
-        self._count("generation_tokens_total", tokens)
-        self._count("prompt_tokens_total", total)
-        self._count("preemptions_total", _number(iteration, "num_preempted_reqs", 0.0))
-        self._count("corrupted_total", _number(iteration, "num_corrupted_reqs", 0.0))
-        row = {"end_s": end_s, "tokens": tokens, "prefill_tokens": computed}
-        if scheduler is not None:
-            gaps_s = getattr(iteration, "inter_token_latencies_iter", None) or ()
+    def _take_step(
+        self,
+        scheduled: Mapping[str, Any],
+        given: Mapping[str, Any],
+        end_s: float,
+        prompt_tokens: Any,
+    ) -> None:
+        prompt = _fields(given.get("prompt_token_stats"))
+        total = prompt.get("total", prompt_tokens)
+        gap_s, decoding = _NAN, _NAN
+        if scheduled:
+            gaps_s = given.get("inter_token_latencies_iter") or ()
+            decoding = len(gaps_s)
             if gaps_s:
                 # All that decode in a step share its gap, but for who was just let in again.
-                row["itl_s"] = sorted(gaps_s)[len(gaps_s) // 2]
-            row["decoding"] = float(len(gaps_s))
-            row["running"], row["waiting"] = self._gauges["running"], self._gauges["waiting"]
-            details = getattr(scheduler, "iteration_details", None)
-            elapsed_ms = _number(details, "elapsed_ms") if details is not None else None
-            if elapsed_ms is not None:
-                row["forward_s"] = 1e-3 * elapsed_ms
-        self._steps.append(row)
+                gap_s = sorted(gaps_s)[decoding // 2]
+        self._steps.append(
+            (
+                end_s,
+                given.get("num_generation_tokens", _NAN),
+                prompt.get("computed", total),
+                gap_s,
+                decoding,
+                scheduled.get("num_running_reqs", _NAN),
+                scheduled.get("num_waiting_reqs", _NAN),
+                scheduled.get("num_skipped_waiting_reqs", _NAN),
+                _fields(scheduled.get("iteration_details")).get("elapsed_ms", _NAN),
+                total,
+                given.get("num_preempted_reqs", _NAN),
+                given.get("num_corrupted_reqs", _NAN),
+            )
+        )
 
-    def _take_request(self, request: Any, end_s: float) -> None:
-        reason = _finish_reason(getattr(request, "finish_reason", None))
-        row = {"end_s": end_s}
-        for column, name in _REQUEST_COLUMNS.items():
-            value = _number(request, name)
-            if value is not None:
-                row[column] = value
-        if "e2e_s" in row:
-            row["ttft_s"] = self._ttft_s(end_s - row["e2e_s"])
+    def _take_request(self, given: Mapping[str, Any], end_s: float) -> None:
+        reason = _finish_reason(given.get("finish_reason"))
+        told = {column: given.get(field, _NAN) for column, field in _REQUEST_FIELDS.items()}
+        e2e_s = _number(told["e2e_s"], _NAN)
+        ttft_s = self._ttft_s(end_s - e2e_s) if math.isfinite(e2e_s) else _NAN
         if reason in _CUT_SHORT:
-            row.pop("e2e_s", None)
-            row.pop("decode_s", None)
+            told["e2e_s"] = told["decode_s"] = _NAN
         self._count("finished_total", 1.0)
-        self._requests.append(row)
+        self._requests.append((end_s, ttft_s, *told.values()))
         self._finish_reasons.append(reason)
 
     def _note_first_token(self, arrival_s: float, ttft_s: float) -> None:
@@ -220,18 +270,22 @@ def _place(arrival_s: float) -> int:
     return math.floor(arrival_s / _SAME_ARRIVAL_S)
 
 
-def _number(owner: Any, name: str, absent: Any = None) -> Any:
-    """Return the finite number that ``owner`` has under ``name``, else ``absent``."""
-    value = getattr(owner, name, None)
+def _fields(owner: Any) -> Mapping[str, Any]:
+    """Return what ``owner`` holds, by name."""
+    if owner is None:
+        return _NOTHING
+    fields = getattr(owner, "__dict__", None)
+    if fields is not None:
+        return fields  # type: ignore[no-any-return]
+    names: Sequence[str] = getattr(owner, "__struct_fields__", getattr(owner, "__slots__", ()))
+    return {name: getattr(owner, name) for name in names if hasattr(owner, name)}
+
+
+def _number(value: Any, absent: float) -> float:
+    """Return ``value`` if it is a finite number, else ``absent``."""
     if isinstance(value, int | float) and math.isfinite(value):
         return float(value)
     return absent
-
-
-def _waiting(scheduler: Any) -> float:
-    """Return the requests that wait, deferred ones too."""
-    waiting: float = _number(scheduler, "num_waiting_reqs", 0.0)
-    return waiting + float(_number(scheduler, "num_skipped_waiting_reqs", 0.0))
 
 
 def _finish_reason(reason: Any) -> str | None:
@@ -243,16 +297,27 @@ def _finish_reason(reason: Any) -> str | None:
     return str(getattr(reason, "name", reason)).lower()
 
 
-def _table(rows: list[Row], text: Mapping[str, list[str | None]]) -> Table:
-    """Return ``rows`` as columns; one that no row has is left out."""
-    if not rows:
+def _columns(names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> dict[str, Floats]:
+    """Return ``rows`` as columns; what is no finite number is NaN."""
+    try:
+        table = np.array(rows, np.float64).reshape(len(rows), len(names))
+        table[~np.isfinite(table)] = _NAN
+    except (TypeError, ValueError):
+        clean = [[_number(value, _NAN) for value in row] for row in rows]
+        table = np.array(clean, np.float64).reshape(len(rows), len(names))
+    return dict(zip(names, table.T, strict=True))
+
+
+def _table(columns: Mapping[str, Floats], text: Mapping[str, list[str | None]]) -> Table:
+    """Return a table of ``columns``; one in which nothing was measured is left out."""
+    if not columns["end_s"].size:
         return EMPTY_TABLE
-    names = (*_STEP_COLUMNS, "ttft_s", *_REQUEST_COLUMNS)
-    held = [name for name in names if any(name in row for row in rows)]
     return Table(
-        end_s=np.array([row["end_s"] for row in rows], np.float64),
+        end_s=columns["end_s"],
         columns={
-            name: np.array([row.get(name, math.nan) for row in rows], np.float32) for name in held
+            name: column.astype(np.float32)
+            for name, column in columns.items()
+            if name != "end_s" and not np.isnan(column).all()
         },
         text=text,
     )

@@ -263,6 +263,8 @@ class Config(Section):
     alerts: AlertConfig = AlertConfig()
     worker: WorkerConfig = WorkerConfig()
     bridge: BridgeConfig = BridgeConfig()
+    probe: dict[str, Any] = Field(default_factory=dict)
+    """What the plugin in an engine is told. It checks that itself: see docs/vllm.md."""
 
     @model_validator(mode="after")
     def _sits2026_knows_its_slo(self) -> Self:
