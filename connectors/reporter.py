@@ -199,11 +199,13 @@ class Reporter:
 
 def _message(key: str, record: Record) -> _Message:
     end_s = record.end_s if isinstance(record, TelemetryBatch) else record.time_s
+    # Kafka refuses stamps far in the future, and with one record all that were sent with it.
+    stamp_s = end_s if record.logged_s is None else record.logged_s
     return _Message(
         key=key.encode(),
         value=encode_msgpack(record),
         schema=f"{type(record).__name__}/1".encode(),
-        timestamp_ms=round(1_000 * end_s),
+        timestamp_ms=round(1_000 * stamp_s),
     )
 
 

@@ -22,7 +22,13 @@ from daom.errors import ConfigError
 
 ENV_PREFIX: Final = "DAOM_"
 _NOT_CONFIG: Final = frozenset(
-    {"DAOM_CONFIG", "DAOM_KAFKA_SCRIPT", "DAOM_TEST_KAFKA", "DAOM_REQUIRE_SERVERS"}
+    {
+        "DAOM_CONFIG",
+        "DAOM_KAFKA_SCRIPT",
+        "DAOM_RECEIVE_TOKEN",
+        "DAOM_REQUIRE_SERVERS",
+        "DAOM_TEST_KAFKA",
+    }
 )
 
 

@@ -115,6 +115,10 @@ class Cell:
         return series
 
     def _note_restart(self, batch: TelemetryBatch) -> None:
+        """Keep that the engine has restarted, unless it has said so itself, and more."""
+        told = batch.source.engine, batch.source.boot
+        if any((c.source.engine, c.source.boot) == told for c in self.state.changes):
+            return
         self._keep_change(
             ChangeEvent(
                 source=batch.source,

