@@ -24,9 +24,10 @@ import msgspec
 from connectors.probe_settings import ProbeSettings, read_probe_settings
 from connectors.reporter import Reporter
 from connectors.vllm_config import describe_config
+from connectors.vllm_gpus import EngineGpus, Values, gpus_an_engine
 from connectors.vllm_stats import EngineStats
 from daom.errors import ConfigError
-from daom.events import ChangeEvent, ChangeKind, Record, Source
+from daom.events import ChangeEvent, ChangeKind, GpuSample, Record, Source
 
 Taken = tuple[int, Any, Any]
 """Engine, SchedulerStats, IterationStats."""
@@ -77,6 +78,10 @@ class Probe:
             for index in engines
         }
         self._changes: deque[tuple[int, ChangeKind, str]] = deque(maxlen=256)
+        reads_gpus = settings.probe.gpu and self._is_first
+        self._gpus = EngineGpus(
+            settings.devices, gpus_an_engine(vllm_config), engines if reads_gpus else []
+        )
         self._ahead_s = time.time() - time.monotonic()
         self._own = {"probe_lost_steps_total": 0.0, "clock_jumps_total": 0.0}
         self._reporter = Reporter(
@@ -125,6 +130,8 @@ class Probe:
         while self._changes:
             yield self._change(*self._changes.popleft())
         now_s = time.time()
+        for index, gpus in self._gpus.read(now_s).items():
+            yield self._sample(self._engines[index], gpus, now_s)
         self._work_through(now_s)
         for engine in self._engines.values():
             is_due = now_s >= engine.sent_s + _HEARTBEAT_S
@@ -157,6 +164,10 @@ class Probe:
         # The clock may have been put back.
         batch = engine.stats.batch(source, min(start_s, now_s), now_s, own)
         return self._key(engine.name), batch
+
+    def _sample(self, engine: _Engine, gpus: Values, now_s: float) -> tuple[str, Record]:
+        sample = GpuSample(source=self._source(engine), time_s=now_s, gpus=gpus)
+        return self._key(engine.name), sample
 
     def _change(self, index: int, kind: ChangeKind, detail: str) -> tuple[str, Record]:
         engine = self._engines[index]
