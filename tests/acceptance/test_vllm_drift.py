@@ -52,12 +52,12 @@ def test_a_lower_limit_of_sequences_is_found_and_a_restart_is_not(
             "DAOM_PROBE__ENGINE": "blue",
         }
         with Vllm(tmp_path, environment=environment) as engine:
-            load_for(140, seed=1).run(engine.url)
+            load_for(100, seed=1).run(engine.url)
         learned = [v for v in said(fleet, DriftVerdict) if v.drifting != "insufficient"]
         assert learned, "nothing was learned"
 
         with Vllm(tmp_path, environment=environment) as engine:
-            load_for(50, seed=2).run(engine.url)
+            load_for(40, seed=2).run(engine.url)
         assert firing(fleet) == []
 
         with Vllm(tmp_path, "--max-num-seqs", "1", environment=environment) as engine:

@@ -9,6 +9,7 @@ import pytest
 from connectors import vllm_probe
 from connectors.probe_settings import read_probe_settings
 from connectors.vllm_config import describe_config
+from connectors.vllm_gpus import EngineGpus, chosen
 from connectors.vllm_probe import Probe, make_probe, run_id, served_name
 from daom.codec import decode, encode_msgpack
 from daom.events import ChangeEvent, TelemetryBatch
@@ -170,6 +171,36 @@ def test_rejected_requests_are_counted_by_reason(clock):
     (batch,) = batches(probe)
 
     assert batch.gauges["rejected_queue_full_total"] == 2.0
+
+
+# GPUs
+
+
+@pytest.mark.parametrize(
+    ("visible", "an_engine", "engine", "expected"),
+    [
+        (None, 2, 0, "0,1"),
+        (None, 2, 1, "2,3"),
+        ("4,5,6,7", 2, 1, "6,7"),
+        ("GPU-a", 1, 0, "GPU-a"),
+        ("4", 1, 3, "4"),
+    ],
+)
+def test_each_engine_has_the_next_gpus_of_those_that_are_visible(
+    visible, an_engine, engine, expected
+):
+    assert chosen(visible, an_engine, engine) == expected
+
+
+def test_without_a_driver_no_gpu_is_read_and_it_is_said_once(clock, caplog):
+    gpus = EngineGpus(None, 1, [0])
+
+    with caplog.at_level("INFO", "vllm.daom"):
+        assert [gpus.read(clock.time_s + by_s) for by_s in (0.0, 2.0, 4.0)] == [{}, {}, {}]
+
+    assert [record.message.partition(":")[2][:16] for record in caplog.records] == [
+        " no GPU is read:"
+    ]
 
 
 # What must not hurt

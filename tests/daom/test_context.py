@@ -1,5 +1,6 @@
 """The circumstances of an engine: what is usual, and how far from it the newest panes are."""
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -52,6 +53,18 @@ def test_a_counter_counts_what_it_rose_by(readings, per_s):
     state = context(*([{"preemptions_total": reading}] for reading in readings))
 
     assert recent(state, "preemptions_per_s") == per_s
+
+
+def test_the_frontends_of_an_engine_each_count_for_themselves():
+    state = ContextState()
+    for readings in ({"0": 100.0, "1": 7.0}, {"0": 130.0, "1": 17.0}):
+        for frontend, total in readings.items():
+            sent = batch("e1", T0, gauges={"preemptions_total": total})
+            by_one = msgspec.structs.replace(sent.source, frontend=frontend)
+            state.take_batch(msgspec.structs.replace(sent, source=by_one))
+        state.close_pane(PANE_S, calm=True)
+
+    assert recent(state, "preemptions_per_s") == [0.0, 4.0]
 
 
 def test_a_counter_read_often_in_a_pane_counts_once():

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from daom.events import GpuSample, Source, Suppression
+from daom.events import ChangeEvent, GpuSample, Source, Suppression
 from tests.daom.stories import (
     LEARNED_MINUTES,
     MODEL,
@@ -208,6 +208,26 @@ def test_a_restart_seen_by_its_new_boot_is_a_change():
     [trigger] = triggers(told(learned_cell(), restarted))
 
     assert trigger.causes[0].cause == "change_restart"
+
+
+def test_a_restart_that_says_what_is_configured_is_told_in_its_own_words():
+    records = from_here(calm(3), chapter(5, e2=slower(1.3)))
+    restarted = [
+        msgspec.structs.replace(record, source=source("e2", record.source.seq, "boot-2"))
+        if record.source.engine == "e2" and record.start_s >= at(NOW + 3)
+        else record
+        for record in records
+    ]
+    said_so = ChangeEvent(
+        source=source("e2", None, "boot-2"),
+        time_s=at(NOW + 3),
+        kind="restart",
+        detail="max_num_seqs=1",
+    )
+
+    [trigger] = triggers(told(learned_cell(), by_time(restarted, [said_so])))
+
+    assert "restart max_num_seqs=1" in trigger.causes[0].evidence[0]
 
 
 def test_a_hosts_gpu_readings_explain_its_engines_slowdown():
