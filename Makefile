@@ -7,7 +7,7 @@ BIN := .venv/bin
 INSTALLED := .venv/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check bench bench-detection lock clean
+.PHONY: help install demo test check vllm bench bench-vllm bench-detection lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,8 +43,18 @@ check: $(INSTALLED) ## style, types and the direction of imports
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+vllm: .venv-vllm/.installed ## a real vLLM for the CPU in .venv-vllm, with DAOM in it: for the tests that need it
+
+.venv-vllm/.installed: tests/vllm/requirements.txt pyproject.toml $(wildcard connectors/*.py daom/*.py)
+	@test -x .venv-vllm/bin/pip || $(PYTHON) -m venv .venv-vllm
+	tests/vllm/install.sh .venv-vllm
+	@touch $@
+
 bench: $(INSTALLED) ## measure throughput and detection; ARGS=--short for a quick look
 	$(BIN)/python -m bench $(ARGS)
+
+bench-vllm: $(INSTALLED) vllm ## measure what the plugin costs a real vLLM (half an hour); ARGS=--short
+	$(BIN)/python -m bench.vllm $(ARGS)
 
 bench-detection: $(INSTALLED) ## measure delays and false alarms beside other detectors; ARGS=--short
 	$(BIN)/python -m bench.detection $(ARGS)

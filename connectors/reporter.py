@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from daom.codec import encode_msgpack
-from daom.events import Record
+from daom.events import Record, TelemetryBatch
 
 PERIOD_S: Final = 0.25
 BUFFER_BYTES: Final = 32 * 2**20
@@ -100,13 +100,14 @@ class Reporter:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping = threading.Event()
         self._wake: asyncio.Event | None = None
+        self._fresh = asyncio.Event()
 
     def start(self) -> None:
         """Begin to report."""
         self._thread.start()
 
     def stop(self, within_s: float = FLUSH_WITHIN_S) -> None:
-        """Send what is there, for as long as ``within_s``, and end. Calling it again is harmless."""
+        """Send what is there, for as long as ``within_s``, and end; once is enough."""
         if not self._thread.ident or self._stopping.is_set():
             return
         self._stop_by_s = time.monotonic() + within_s
@@ -125,16 +126,15 @@ class Reporter:
 
     async def _report(self) -> None:
         self._loop, self._wake = asyncio.get_running_loop(), asyncio.Event()
-        sender = asyncio.create_task(self._send_for_ever())
+        sender = asyncio.create_task(self._send_all_there_is())
         while not self._stopping.is_set():
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._wake.wait(), self._period_s)
             self._take()
-        while self._waiting and time.monotonic() < self._stop_by_s and not sender.done():
-            await asyncio.sleep(0.01)
+        self._take()
+        await asyncio.wait({sender}, timeout=max(0.0, self._stop_by_s - time.monotonic()))
         sender.cancel()
-        left_s = max(0.05, self._stop_by_s - time.monotonic())
-        await asyncio.wait({sender}, timeout=left_s)
+        await asyncio.wait({sender})
 
     def _take(self) -> None:
         """Put what ``collect`` has into the buffer; forget the oldest if it is too much."""
@@ -143,6 +143,7 @@ class Reporter:
                 self._keep(_message(key, record))
         except Exception as error:  # noqa: BLE001 - see _run.
             self._note(error, "some telemetry could not be collected")
+        self._fresh.set()
 
     def _keep(self, message: _Message) -> None:
         self._waiting.append(message)
@@ -151,22 +152,24 @@ class Reporter:
             self._waiting_bytes -= len(self._waiting.popleft().value)
             self.counts.dropped += 1
 
-    async def _send_for_ever(self) -> None:
+    async def _send_all_there_is(self) -> None:
+        """Send what is taken, until there is nothing more and nothing more will come."""
         pause_s = _FIRST_PAUSE_S
         while True:
             try:
                 async with _producer(self._client) as producer:
                     pause_s = _FIRST_PAUSE_S
-                    await self._send_with(producer)
+                    return await self._send_with(producer)
             except Exception as error:  # noqa: BLE001 - see _run.
                 self._note(error, f"Kafka at {self._client.get('bootstrap_servers')}")
             await asyncio.sleep(pause_s)
             pause_s = min(2.0 * pause_s, _LONGEST_PAUSE_S)
 
     async def _send_with(self, producer: Any) -> None:
-        while True:
+        while self._waiting or not self._stopping.is_set():
             if not self._waiting:
-                await asyncio.sleep(0.2 * self._period_s if not self._stopping.is_set() else 0.005)
+                self._fresh.clear()
+                await self._fresh.wait()
                 continue
             messages = [self._waiting.popleft() for _ in range(min(len(self._waiting), _IN_FLIGHT))]
             self._waiting_bytes -= sum(len(message.value) for message in messages)
@@ -195,19 +198,21 @@ class Reporter:
 
 
 def _message(key: str, record: Record) -> _Message:
-    end_s = getattr(record, "end_s", None) or getattr(record, "time_s", 0.0)
+    end_s = record.end_s if isinstance(record, TelemetryBatch) else record.time_s
+    # Kafka refuses stamps far in the future, and with one record all that were sent with it.
+    stamp_s = end_s if record.logged_s is None else record.logged_s
     return _Message(
         key=key.encode(),
         value=encode_msgpack(record),
         schema=f"{type(record).__name__}/1".encode(),
-        timestamp_ms=round(1_000 * end_s),
+        timestamp_ms=round(1_000 * stamp_s),
     )
 
 
 @contextlib.asynccontextmanager
 async def _producer(client: Mapping[str, object]) -> Any:
     # Imported by the thread: an engine that starts need not wait for it.
-    from aiokafka import AIOKafkaProducer
+    from aiokafka import AIOKafkaProducer  # noqa: PLC0415
 
     producer = AIOKafkaProducer(
         **client,

@@ -73,6 +73,8 @@ _CHANGE_KINDS: Final[Mapping[str, ChangeKind]] = {
     "stop": "stop",
     "maintenance": "maintenance",
     "maintenance_window": "maintenance",
+    "accept": "accept",
+    "other": "other",
 }
 
 
@@ -272,7 +274,7 @@ def _change_event(fields: dict[str, Any], source: Source, logged_s: float | None
         refuse("missing_field", "kind", kind, f"one of {', '.join(sorted(_CHANGE_KINDS))}")
     known = _CHANGE_KINDS.get(kind, "other")
     detail = _words(fields, "detail")
-    if known == "other":
+    if kind not in _CHANGE_KINDS:
         detail = f"{kind}: {detail}" if detail else kind
     return ChangeEvent(
         source=source,

@@ -22,7 +22,13 @@ from daom.errors import ConfigError
 
 ENV_PREFIX: Final = "DAOM_"
 _NOT_CONFIG: Final = frozenset(
-    {"DAOM_CONFIG", "DAOM_KAFKA_SCRIPT", "DAOM_TEST_KAFKA", "DAOM_REQUIRE_SERVERS"}
+    {
+        "DAOM_CONFIG",
+        "DAOM_KAFKA_SCRIPT",
+        "DAOM_RECEIVE_TOKEN",
+        "DAOM_REQUIRE_SERVERS",
+        "DAOM_TEST_KAFKA",
+    }
 )
 
 
@@ -257,6 +263,8 @@ class Config(Section):
     alerts: AlertConfig = AlertConfig()
     worker: WorkerConfig = WorkerConfig()
     bridge: BridgeConfig = BridgeConfig()
+    probe: dict[str, Any] = Field(default_factory=dict)
+    """What the plugin in an engine is told. It checks that itself: see docs/vllm.md."""
 
     @model_validator(mode="after")
     def _sits2026_knows_its_slo(self) -> Self:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daom.events import Columns, GpuSample, Table, TelemetryBatch
-from daom.gpu_readings import readings
+from daom.gpu_readings import counters, readings
 
 _MEMORY_PANES: Final = 360
 _RECENT_PANES: Final = 60
@@ -111,6 +111,11 @@ class Shift:
         return f"{name} {self.usual:.3g} -> {self.now:.3g}"
 
 
+def counter_key(name: str, frontend: str | None) -> str:
+    """Return where a counter is kept: each frontend of an engine counts for itself."""
+    return name if frontend is None else f"{frontend}|{name}"
+
+
 def is_surge(arrivals: Shift) -> bool:
     """Return whether the peak of the arrivals is beyond what is usual, and half as high again."""
     beyond = arrivals.peak >= arrivals.usual + NOTABLE_Z * arrivals.sigma
@@ -136,10 +141,8 @@ class ContextState:
         """Take the gauges, counters and requests of a batch; of an overtaken one only requests."""
         for name, value in batch.gauges.items() if newest else ():
             if name.endswith("_total"):
-                before = self.counters.get(name, value)
-                # A counter that went down was restarted, and has counted from zero since.
-                self.add(name, value - before if value >= before else value)
-                self.counters[name] = value
+                counter = counter_key(name, batch.source.frontend)
+                self.add(name, self._increase(counter, value))
             else:
                 self.add(name, value)
         if batch.requests.rows:
@@ -175,7 +178,7 @@ class ContextState:
         itl_s, tokens = columns.get("itl_s"), columns.get("tokens")
         if itl_s is None:
             return
-        waited = columns.get("running", tokens)
+        waited = columns.get("decoding", columns.get("running", tokens))
         if waited is None:
             self.add("step_itl_s", *_sum(itl_s))
             return
@@ -190,6 +193,17 @@ class ContextState:
         """Take the numbers of a GPU reading."""
         for name, value in readings(sample.gpus).items():
             self.add(f"gpu_{name}", value)
+        for (uuid, name), value in counters(sample.gpus).items():
+            key = f"{uuid} {name}"
+            # A GPU that has failed reads 0, and goes on where it was when it is back.
+            counted = value or self.counters.get(key, value)
+            self.add(f"gpu_{name}", self._increase(key, counted))
+
+    def _increase(self, counter: str, value: float) -> float:
+        before = self.counters.get(counter, value)
+        self.counters[counter] = value
+        # A counter that went down was restarted, and has counted from zero since.
+        return value - before if value >= before else value
 
     def surges(self) -> bool:
         """Return whether far more requests have arrived lately than usual."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from daom.context import ContextState
+from daom.context import ContextState, counter_key
 from daom.events import Histogram, TelemetryBatch
 from daom.intake import Intake
 from daom.series import SeriesState, SignalSettings
@@ -61,8 +61,9 @@ class EngineState:
         tokens = batch.steps.columns.get("tokens")
         if not batch.steps.rows or tokens is None or tokens[-1] != 0.0 or tokens.any():
             return batch.steps.rows > 0
-        before = self.context.counters.get("preemptions_total")
-        return before is not None and batch.gauges.get("preemptions_total") == before
+        name = "preemptions_total"
+        before = self.context.counters.get(counter_key(name, batch.source.frontend))
+        return before is not None and batch.gauges.get(name) == before
 
 
 def _longest_s(batch: TelemetryBatch) -> float:

@@ -3,6 +3,7 @@
 * DaomError
   + ConfigError          the operator must change the configuration
   + MissingExtra         the operator must install an extra of the package
+  + GpusUnavailable      there is no GPU or no driver: wait for one, or go without
   + MalformedRecord      dead-letter it and go on
   + CheckpointError      stop this partition; the operator decides
   + SourceError          a recording or topic cannot be read; the operator names another
@@ -22,6 +23,10 @@ class ConfigError(DaomError):
 
 class MissingExtra(DaomError):  # noqa: N818 - named for what it is, as its siblings are.
     """A command needs libraries that the base install leaves out."""
+
+
+class GpusUnavailable(DaomError):  # noqa: N818 - named for what it is, as its siblings are.
+    """No GPU can be read here, now."""
 
 
 class MalformedRecord(DaomError):  # noqa: N818 - named for what it is, as its siblings are.

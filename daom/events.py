@@ -25,17 +25,27 @@ Direction = Literal["slower", "faster", "none"]
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Who sent a record. ``boot`` names a run of the probe, ``seq`` counts its records."""
+    """Who sent a record. ``boot`` names a run of the probe, ``seq`` counts its records.
+
+    An engine that several processes serve has a ``frontend`` for each: they share its boot, and
+    each counts for itself.
+    """
 
     model: str
     engine: str | None = None
     version: str | None = None
     boot: str | None = None
+    frontend: str | None = None
     seq: Annotated[int, msgspec.Meta(ge=0, le=2**53)] | None = None
     tenant: str | None = None
     lora: str | None = None
     region: str | None = None
     host: str | None = None
+
+    @property
+    def numbering(self) -> tuple[str | None, int | None, str | None]:
+        """What tells a record that is sent twice: boot, seq, frontend."""
+        return self.boot, self.seq, self.frontend
 
 
 class Table(msgspec.Struct, frozen=True, kw_only=True):

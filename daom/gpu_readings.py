@@ -2,7 +2,8 @@
 
 Producers name the throttle flags as their tools do: NVML's bit mask, nvidia-smi's words, a flag of
 their own. All become one number, ``throttle_thermal``. An engine is as slow as its slowest GPU, so
-clocks are the lowest, temperatures the highest, and one flag is enough.
+clocks are the lowest, temperatures the highest, and one flag is enough. Names that end in
+``_total`` are counters, of which only the increase tells something: each GPU has its own.
 """
 
 from __future__ import annotations
@@ -20,9 +21,13 @@ _WORST: Final[Mapping[str, Callable[[Sequence[float]], float]]] = {
     "sm_clock_mhz": min,
     "temperature_c": max,
     "throttle_thermal": max,
+    "xid": max,
+    "lost": max,
 }
 _NEVER_ZERO: Final = frozenset({"sm_clock_mhz", "mem_clock_mhz", "temperature_c", "power_w"})
 """A GPU that has failed reads 0 here: that is no measurement."""
+
+_COUNTER: Final = "_total"
 
 Gpu = Mapping[str, float | str]
 
@@ -32,8 +37,19 @@ def readings(gpus: Sequence[Gpu]) -> dict[str, float]:
     found: dict[str, list[float]] = {}
     for gpu in gpus:
         for name, value in _numbers(gpu).items():
-            found.setdefault(name, []).append(value)
+            if not name.endswith(_COUNTER):
+                found.setdefault(name, []).append(value)
     return {name: _WORST.get(name, _mean)(values) for name, values in found.items()}
+
+
+def counters(gpus: Sequence[Gpu]) -> dict[tuple[str, str], float]:
+    """Return the counters of each GPU by its UUID and their names."""
+    return {
+        (str(gpu.get("uuid", number)), name): float(value)
+        for number, gpu in enumerate(gpus)
+        for name, value in gpu.items()
+        if name.endswith(_COUNTER) and not isinstance(value, str)
+    }
 
 
 def _mean(values: Sequence[float]) -> float:

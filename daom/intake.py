@@ -7,14 +7,17 @@ of the numbers just below it.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Final, Literal, TypeVar
 
 _WINDOW: Final = 63
 """So that the bits fit a 64-bit integer; what is older has missed its pane anyway."""
 _MAX_BOOTS: Final = 4
 """Batches of earlier runs may still arrive after a restart; older runs are forgotten."""
 
+_MAX_FRONTENDS: Final = 64
+
 Arrival = Literal["new", "duplicate", "restarted"]
+Held = TypeVar("Held")
 
 
 @dataclass(slots=True)
@@ -44,24 +47,34 @@ class SeenBatches:
 
 @dataclass(slots=True)
 class Intake:
-    """The runs of one engine's probe, oldest first."""
+    """The runs of one engine's probe, oldest first; of each, what its frontends have sent."""
 
-    boots: dict[str, SeenBatches] = field(default_factory=dict)
+    boots: dict[str, dict[str, SeenBatches]] = field(default_factory=dict)
 
-    def see(self, boot: str | None, seq: int | None) -> Arrival:
+    def see(self, boot: str | None, seq: int | None, frontend: str | None = None) -> Arrival:
         """Note a batch; a producer that does not number its batches is always new."""
         if boot is None or seq is None:
             return "new"
-        seen = self.boots.get(boot)
+        arrival: Arrival = "new"
+        if boot not in self.boots:
+            arrival = "restarted" if self.boots else "new"
+            _put(self.boots, boot, {}, _MAX_BOOTS)
+        frontends = self.boots[boot]
+        seen = frontends.get(frontend or "")
         if seen is not None:
             return "new" if seen.see(seq) else "duplicate"
-        arrival: Arrival = "restarted" if self.boots else "new"
-        self.boots[boot] = SeenBatches(highest=seq)
-        while len(self.boots) > _MAX_BOOTS:
-            del self.boots[next(iter(self.boots))]
+        _put(frontends, frontend or "", SeenBatches(highest=seq), _MAX_FRONTENDS)
         return arrival
 
     @property
     def missing(self) -> int:
         """Batches of the current run that have not arrived, as far as its numbers tell."""
-        return next(reversed(self.boots.values())).missing if self.boots else 0
+        newest = next(reversed(self.boots.values()), {})
+        return sum(seen.missing for seen in newest.values())
+
+
+def _put(held: dict[str, Held], name: str, value: Held, at_most: int) -> None:
+    """Put ``value`` into ``held``, which forgets the oldest beyond ``at_most``."""
+    held[name] = value
+    while len(held) > at_most:
+        del held[next(iter(held))]

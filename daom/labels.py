@@ -13,7 +13,6 @@ but none to page anybody for.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -25,6 +24,7 @@ import yaml
 
 from daom.durations import parse_duration
 from daom.errors import ConfigError
+from daom.times import parse_time
 from detectors.evaluation import Episode
 
 Kind = Literal["degradation", "improvement", "workload"]
@@ -182,15 +182,8 @@ def _moment(text: str) -> Moment | None:
     if text.startswith("+"):
         since_s = parse_duration(text.removeprefix("+"))
         return None if since_s is None else Moment(since_s, is_relative=True)
-    try:
-        time_s = float(text)
-    except ValueError:
-        try:
-            time = datetime.fromisoformat(text)
-        except ValueError:
-            return None
-        time_s = (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
-    return Moment(time_s, is_relative=False) if math.isfinite(time_s) else None
+    time_s = parse_time(text)
+    return None if time_s is None else Moment(time_s, is_relative=False)
 
 
 def _label(where: str, entry: Mapping[str, Any]) -> Label:

@@ -70,7 +70,7 @@ class Cell:
         name = batch.source.engine or batch.source.model
         engine = state.engines.get(name)
         if engine is not None:
-            arrival = engine.intake.see(batch.source.boot, batch.source.seq)
+            arrival = engine.intake.see(*batch.source.numbering)
             if arrival == "duplicate":
                 self._count("duplicate_batches")
                 return []
@@ -114,7 +114,7 @@ class Cell:
 
     def _add_engine(self, name: str, batch: TelemetryBatch, now_s: float) -> EngineState:
         engine = EngineState(last_s=now_s, progress_s=now_s)
-        engine.intake.see(batch.source.boot, batch.source.seq)
+        engine.intake.see(*batch.source.numbering)
         # By name, so that nothing depends on which engine was heard first.
         self.state.engines = dict(sorted({**self.state.engines, name: engine}.items()))
         if self.state.next_pane is None:
@@ -128,6 +128,10 @@ class Cell:
         return series
 
     def _note_restart(self, batch: TelemetryBatch) -> None:
+        """Keep that the engine has restarted, unless it has said so itself, and more."""
+        told = batch.source.engine, batch.source.boot
+        if any((c.source.engine, c.source.boot) == told for c in self.state.changes):
+            return
         self._keep_change(
             ChangeEvent(
                 source=batch.source,

@@ -184,7 +184,10 @@ def gpu_clock(evidence: Evidence) -> Cause | None:
 
 def gpu_errors(evidence: Evidence) -> Cause | None:
     """A GPU reports errors."""
-    names = ("gpu_xid", "gpu_ecc_uncorrected", "gpu_xid_per_s", "gpu_ecc_uncorrected_per_s")
+    names = (
+        *("gpu_lost", "gpu_xid", "gpu_xid_per_s"),
+        *("gpu_ecc_uncorrected", "gpu_ecc_uncorrected_per_s"),
+    )
     found = tuple(shift.words(name) for name in names if (shift := evidence.up(name)))
     return Cause(cause="gpu_errors", score=0.85, evidence=found) if found else None
 

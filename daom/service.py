@@ -9,17 +9,22 @@ import signal
 import tempfile
 import threading
 import time
+import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack, aclosing, suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from connectors.kafka import describe_topics, read_topic, wait_for_broker
 from daom.config import Config
-from daom.errors import ConfigError, DaomError
+from daom.errors import ConfigError, DaomError, SinkUnavailable
 from daom.logs import LOGGING
 from daom.presets import cell_settings
 from daom.topics import Topics
+
+if TYPE_CHECKING:
+    from connectors.otlp import Naming
+    from connectors.receiver import Address
 
 _LOGGER: Final = logging.getLogger(__name__)
 _BROKER_WAIT_S: Final = 300.0
@@ -161,6 +166,37 @@ async def _bridge(config: Config) -> None:
         ]
         settings = BookSettings(resend_s=bridge.resend_s, resolve_repeat_s=bridge.resolve_repeat_s)
         await run_bridge(source, sinks, settings, clock=time.time)
+
+
+def run_receiver(
+    config: Config, address: Address, naming: Naming, on_listening: Callable[[str], None]
+) -> None:
+    """Take spans and changes over HTTP until told to stop.
+
+    Raises:
+        ConfigError: If nobody can listen at the address, or the topics are not there.
+    """
+    asyncio.run(until_stopped(lambda: _receive(config, address, naming, on_listening)))
+
+
+async def _receive(
+    config: Config, address: Address, naming: Naming, on_listening: Callable[[str], None]
+) -> None:
+    from connectors.receiver import Receiver  # noqa: PLC0415 - an extra.
+
+    client, topics = config.kafka.client(), Topics(config.kafka.topic_prefix)
+    receiver = Receiver(client, topics, naming, clock=time.time, run=uuid.uuid4().hex)
+    async with receiver.listening(address) as url:
+        on_listening(url)
+        # Who sends need not wait for Kafka, but a topic that is missing is a mistake to be told.
+        try:
+            found = await describe_topics(client, [topics.telemetry])
+        except SinkUnavailable as error:
+            _LOGGER.warning("%s; what comes is kept until it is back, the newest first", error)
+        else:
+            if not found:
+                raise ConfigError(f"there is no topic {topics.telemetry}; run: daom topics create")
+        await asyncio.Event().wait()
 
 
 async def until_stopped(work: Callable[[], Awaitable[None]]) -> None:

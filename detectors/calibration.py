@@ -37,6 +37,8 @@ _TAIL_LENGTHS: Final = frozenset(LENGTHS.tolist()[1::2])
 """Those that tails are asked in: their evidence changes little from one length to the next."""
 _QUANTILES: Final = (0.7, 0.8, 0.9)
 _ROUNDS: Final = 4
+_ALLOWANCE_NATS: Final = 0.12
+"""The paths know their own spread; a series knows its only from the past."""
 
 
 def calibrate(rows: NDArray[np.float32], ranks: Ranks, confirm_panes: int) -> float:
@@ -59,7 +61,7 @@ def calibrate(rows: NDArray[np.float32], ranks: Ranks, confirm_panes: int) -> fl
         level = max(float(np.quantile(peaks, q)), 0.1)
         rate = -math.log(q) / _CLUSTER_PANES
         found.append(math.log(rate) + level - 0.5 * math.log(level))
-    return sum(found) / len(found)
+    return sum(found) / len(found) + _ALLOWANCE_NATS
 
 
 def threshold_nats(log_rate: float, interval_panes: float) -> float:

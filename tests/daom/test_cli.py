@@ -1,13 +1,11 @@
 """The commands as a user meets them: what they print, where, and how they exit."""
 
 import json
-import os
 import re
 import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
-from typing import NamedTuple
 
 import click
 import jsonschema
@@ -15,7 +13,7 @@ import pytest
 import yaml
 
 from connectors.recordings import write_recording
-from daom.cli import main, run
+from daom.cli import main
 from daom.config import Config, config_yaml
 from tests.bad_lines import kinds, with_bad_lines
 from tests.fleet import LIGHT, OVERLOAD
@@ -23,33 +21,6 @@ from tests.kafka_servers import REPOSITORY
 
 BURSTGPT = REPOSITORY / ".." / "shared" / "data" / "burstgpt_vllm_replay"
 DAOM = (sys.executable, "-m", "daom")
-
-
-class Done(NamedTuple):
-    """A command that has ended."""
-
-    code: int
-    out: str
-    err: str
-
-
-@pytest.fixture
-def daom(monkeypatch, capsys):
-    """Run a command in this process, under no other settings than its own."""
-    for variable in [name for name in os.environ if name.startswith("DAOM_")]:
-        monkeypatch.delenv(variable)
-    monkeypatch.setenv("COLUMNS", "160")
-
-    def command(*arguments):
-        monkeypatch.setattr(sys, "argv", ["daom", *map(str, arguments)])
-        code = 0
-        try:
-            run()
-        except SystemExit as stop:
-            code = stop.code
-        return Done(code, *capsys.readouterr())
-
-    return command
 
 
 def commands(command=main, path=()):
@@ -179,7 +150,7 @@ def test_a_missing_recording_is_one_clear_message(daom, tmp_path):
 
     done = daom("replay", missing, "--json")
 
-    assert done == Done(2, "", f"daom: {missing}: No such file or directory\n")
+    assert done == (2, "", f"daom: {missing}: No such file or directory\n")
 
 
 def test_a_recording_that_breaks_off_is_told_after_what_it_held(daom, tmp_path):
@@ -305,7 +276,7 @@ def test_a_valid_file_is_said_to_be_valid(daom, tmp_path):
     settings = tmp_path / "daom.yaml"
     settings.write_text("alerts: {pending_s: 30}")
 
-    assert daom("config", "check", settings) == Done(0, f"{settings}: valid\n", "")
+    assert daom("config", "check", settings) == (0, f"{settings}: valid\n", "")
 
 
 def test_what_is_shown_is_valid_and_gives_the_same_configuration(daom, tmp_path, monkeypatch):

@@ -139,6 +139,33 @@ def test_what_a_gpu_does_while_heat_slows_it_never_becomes_usual():
     assert state.levels["gpu_sm_clock_mhz"].usual == 1_875.0
 
 
+def test_counters_of_gpus_become_rates_each_gpus_its_own():
+    state = ContextState()
+    one, two = {"uuid": "GPU-1", "errors_total": 4}, {"uuid": "GPU-2", "errors_total": 1_000}
+    gpu_pane(state, one, two)
+    one, two = {**one, "errors_total": 14}, {**two, "errors_total": 1_030}
+    gpu_pane(state, one, two)
+    gpu_pane(state, two)
+
+    assert recent(state, "gpu_errors_per_s") == [0.0, 4.0, 0.0]
+
+
+def test_a_gpu_counter_that_reads_zero_for_a_while_has_not_risen_when_it_is_back():
+    state = ContextState()
+    for counted in (50, 0, 50, 52):
+        gpu_pane(state, {"uuid": "GPU-1", "ecc_corrected_total": counted})
+
+    assert recent(state, "gpu_ecc_corrected_per_s") == [0.0, 0.0, 0.0, 0.2]
+
+
+def test_a_gpu_counter_that_was_restarted_counts_from_zero():
+    state = ContextState()
+    for counted in (50, 0, 5):
+        gpu_pane(state, {"uuid": "GPU-1", "ecc_corrected_total": counted})
+
+    assert recent(state, "gpu_ecc_corrected_per_s") == [0.0, 0.0, 0.5]
+
+
 # The gap between tokens, told by steps and by requests
 
 

