@@ -3,8 +3,8 @@
 An engine whose samples nobody can see counts them in buckets of its own, often an octave wide.
 Ranks and KL need no more than counts: each bucket is one value, with ties. So a bucket's samples
 are put where the logarithm of its bounds has its middle: one bin of the histogram, well inside the
-bucket, the same for every pane. Nothing is interpolated, and no evidence is made up: a shift within one
-bucket is invisible, and one across its edge is seen by as many samples as crossed it.
+bucket, the same for every pane. Nothing is interpolated, and no evidence is made up: a shift within
+one bucket is invisible, and one across its edge is seen by as many samples as crossed it.
 
 What a person reads is limited the same way. A quantile is reported as the upper edge of the bucket
 that it lies in, the lower limit of one as the lower edge. A slowdown is what is sure: from the
