@@ -92,7 +92,9 @@ class DriftRules:
 
 
 def _exceeds(score: DriftScore, threshold_s: float | None) -> bool:
-    return score.p99_s is not None and threshold_s is not None and score.p99_s > threshold_s
+    # Of a P99 that is known to within a bucket only its lower edge is sure.
+    surely_s = score.evidence.get("bucket_from_s", score.p99_s)
+    return surely_s is not None and threshold_s is not None and surely_s > threshold_s
 
 
 def _describe(

@@ -21,7 +21,7 @@ Cost: per bucket, whatever the counts; some 20 microseconds a pane.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Final, Generic
@@ -267,7 +267,7 @@ class Resolution:
             self._surely(p99_s, score.expected_p99_s),
         )
         if score.suspected and numbers["body_nats"] >= beyond:
-            by_rank = math.expm1(min(numbers["body_shift"] / self._density(), _LARGEST_LOG))
+            by_rank = math.expm1(min(numbers["body_shift"] / self.density, _LARGEST_LOG))
             slowdown = max(slowdown, by_rank) if by_rank > 0.0 else min(slowdown, by_rank)
         return slowdown
 
@@ -278,8 +278,9 @@ class Resolution:
             return now[0] / before[1] - 1.0
         return now[1] / before[0] - 1.0 if now[1] <= before[0] else 0.0
 
-    def _density(self) -> float:
-        """Return the mean density of log-latency, per nat: what a shift of the rank is worth."""
+    @property
+    def density(self) -> float:
+        """The mean density of log-latency, per nat: what a shift of the rank is worth."""
         widths = [math.log(high / low) for low, high in map(_closed, self._buckets)]
         pairs = zip(self._shares, widths, strict=True)
         return max(sum(share**2 / width for share, width in pairs), _LEAST_DENSITY)
@@ -295,3 +296,13 @@ def measured_alike(states: Mapping[str, Any]) -> set[str]:
     if len(set(kinds.values())) <= 1:
         return set(kinds)
     return {name for name, buckets in kinds.items() if not buckets}
+
+
+def density_of(states: Iterable[Any]) -> float | None:
+    """Return the mean density of log-latency of these series; None if they come as rows."""
+    found = [
+        Resolution(state.buckets, state.weights).density
+        for state in states
+        if getattr(state, "buckets", ())
+    ]
+    return sum(found) / len(found) if found else None
