@@ -33,6 +33,7 @@ from daom.events import (
     TelemetryBatch,
     Tick,
 )
+from daom.histograms import usable_histograms, wire_histogram
 
 FAULT_KINDS: Final = (
     "tombstone",
@@ -45,6 +46,8 @@ FAULT_KINDS: Final = (
     "columns_unequal",
     "not_finite",
     "negative",
+    "not_ascending",
+    "not_whole",
     "time_out_of_range",
     "time_outside_batch",
     "wrong_key",
@@ -228,6 +231,7 @@ def _telemetry(
         requests=tables.get("requests", EMPTY_TABLE),
         steps=tables.get("steps", EMPTY_TABLE),
         gauges=usable_numbers(fields.get("gauges"), "gauges", faults),
+        histograms=usable_histograms(fields.get("histograms"), faults),
         logged_s=logged_s,
     )
 
@@ -309,8 +313,10 @@ def _wire(record: Record, column: Any) -> dict[str, Any]:
                 continue
             arrays: dict[str, NDArray[Any]] = {"end_s": value.end_s, **value.columns}
             value = {n: column(array) for n, array in arrays.items()} | dict(value.text)
-        elif value is None or (name == "gauges" and not value):
+        elif value is None or (name in {"gauges", "histograms"} and not value):
             continue
+        elif name == "histograms":
+            value = {column: wire_histogram(histogram) for column, histogram in value.items()}
         wire[name] = value
     return wire
 

@@ -37,7 +37,7 @@ class TableColumns:
     def __init__(self, name: str, raw: object, faults: list[MalformedRecord]) -> None:
         if not isinstance(raw, dict):
             refuse("wrong_type", name, raw, "a map from column names to columns is needed")
-        _check_names(raw, name)
+        check_names(raw, name)
         self.name = name
         self.end_s: NDArray[np.float64] | None = None
         self.columns: dict[str, NDArray[np.float32]] = {}
@@ -92,7 +92,8 @@ def refuse(kind: str, field: str, got: object, allowed: str) -> NoReturn:
     raise MalformedRecord(kind, field, f"got {got!r:.200}; {allowed}")
 
 
-def _check_names(raw: dict[Any, Any], field: str) -> None:
+def check_names(raw: dict[Any, Any], field: str) -> None:
+    """Refuse a map with too many names, or with names that are no words."""
     if len(raw) > MAX_COLUMNS:
         refuse("too_large", field, f"{len(raw)} names", f"at most {MAX_COLUMNS} are allowed")
     for name in raw:
@@ -184,7 +185,7 @@ def usable_numbers(raw: object, field: str, faults: list[MalformedRecord]) -> di
         return {}
     if not isinstance(raw, dict):
         refuse("wrong_type", field, raw, "a map from names to numbers is needed")
-    _check_names(raw, field)
+    check_names(raw, field)
     numbers: dict[str, float] = {}
     for name, value in raw.items():
         if value is None:

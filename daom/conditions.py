@@ -9,7 +9,7 @@ from typing import Final
 
 from daom.engine import EngineState
 from daom.lifecycle import DRIFT, AlertLife, Condition, Severity
-from daom.series import saturation
+from daom.series import unresolved
 from detectors.protocol import DriftScore
 
 ENGINE_SILENT: Final = "EngineSilent"
@@ -92,7 +92,9 @@ class DriftRules:
 
 
 def _exceeds(score: DriftScore, threshold_s: float | None) -> bool:
-    return score.p99_s is not None and threshold_s is not None and score.p99_s > threshold_s
+    # Of a P99 that is known to within a bucket only its lower edge is sure.
+    surely_s = score.evidence.get("bucket_from_s", score.p99_s)
+    return surely_s is not None and threshold_s is not None and surely_s > threshold_s
 
 
 def _describe(
@@ -126,8 +128,10 @@ def _body_and_tail(score: DriftScore) -> dict[str, str]:
         found["body"] = f"P50 {p50_s:.3g} s, expected {expected_p50_s:.3g} s"
     if score.p99_s is not None and score.expected_p99_s is not None:
         found["tail"] = f"P99 {score.p99_s:.3g} s, expected {score.expected_p99_s:.3g} s"
-    unresolved = saturation(score.evidence)
-    return found | ({"tail": unresolved} if unresolved else {})
+    limits = unresolved(score.evidence)
+    if limits and "bucket_to_s" in score.evidence and "tail" in found:
+        return found | {"tail": f"{found['tail']}; {limits}"}
+    return found | ({"tail": limits} if limits else {})
 
 
 def _against_reference(slowdown: float) -> str:
@@ -140,7 +144,8 @@ def ceiling_condition(
     engine: str | None, signal: str, score: DriftScore, ceiling_s: float
 ) -> Condition:
     """Return whether P99 is surely above its ceiling, or has come to be above it as a habit."""
-    least_s = max(score.evidence.get("p99_least_s", 0.0), score.expected_p99_s or 0.0)
+    expected_s = score.evidence.get("expected_p99_least_s", score.expected_p99_s or 0.0)
+    least_s = max(score.evidence.get("p99_least_s", 0.0), expected_s)
     above = least_s > ceiling_s
     whose = f"engine {engine}" if engine else "the fleet"
     return Condition(

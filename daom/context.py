@@ -253,7 +253,9 @@ class ContextState:
         self.in_flight = values["running"] + values.get("waiting", 0.0)
         if before is None:
             return {}
-        arrived = self.sums.get("finished", 0.0) + self.in_flight - before
+        # An engine that tells no requests may still count them.
+        finished = self.sums.get("finished", self.sums.get("finished_total", 0.0))
+        arrived = finished + self.in_flight - before
         return {"arrivals_per_s": max(0.0, arrived / pane_s)}
 
 

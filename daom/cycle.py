@@ -20,6 +20,7 @@ from daom.lifecycle import SLOWER_THAN_PEERS, Condition
 from daom.peer_conditions import peer_condition
 from daom.root_cause import Evidence
 from daom.series import SeriesState, SignalSettings, Surrounding, judge
+from detectors.buckets import density_of, measured_alike
 from detectors.peers import MIN_ENGINES, PeerScore, PeersState
 from detectors.protocol import DriftScore, Pane
 
@@ -119,8 +120,12 @@ class Cycle:
         if signal.peers is None:
             return {}
         state = self._state.peers.setdefault(signal.name, PeersState())
-        counts = {name: pane.counts() for name, pane in closed.items()}
-        scores = signal.peers.update(state, counts, together.counts(), self._now_s)
+        engines = self._state.engines
+        states = {name: engines[name].series[signal.name].detector for name in closed}
+        alike = measured_alike(states)
+        counts = {name: pane.counts() for name, pane in closed.items() if name in alike}
+        density = density_of(states[name] for name in sorted(alike))
+        scores = signal.peers.update(state, counts, together.counts(), self._now_s, density)
         for name, score in scores.items():
             self._conditions.append(peer_condition(name, signal.name, score, len(scores)))
             if score.apart:

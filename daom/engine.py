@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from daom.context import ContextState, counter_key
-from daom.events import TelemetryBatch
+from daom.events import Histogram, TelemetryBatch
 from daom.intake import Intake
 from daom.series import SeriesState, SignalSettings
 from detectors.protocol import Pane
@@ -45,24 +46,37 @@ class EngineState:
         self.reports_steps = self.reports_steps or batch.steps.rows > 0
         if batch.requests.rows or self._gets_on(batch):
             self.progress_s = max(self.progress_s, now_s)
-            e2e_s = batch.requests.columns.get("e2e_s")
-            if e2e_s is not None:
-                longest_s = float(np.max(e2e_s, where=~np.isnan(e2e_s), initial=0.0))
-                self.longest_request_s = max(self.longest_request_s, longest_s)
+            self.longest_request_s = max(self.longest_request_s, _longest_s(batch))
         self.context.take_batch(batch, newest=newest)
 
     def _gets_on(self, batch: TelemetryBatch) -> bool:
         """Return whether any step of ``batch`` got on with its work.
 
         An engine that thrashes takes steps too, but preempts what it began and makes no token; one
-        that reads a long prompt makes none either, and preempts nothing.
+        that reads a long prompt makes none either, and preempts nothing. Whatever an engine has
+        counted by buckets, it has done.
         """
+        if any(histogram.total for histogram in batch.histograms.values()):
+            return True
         tokens = batch.steps.columns.get("tokens")
         if not batch.steps.rows or tokens is None or tokens[-1] != 0.0 or tokens.any():
             return batch.steps.rows > 0
         name = "preemptions_total"
         before = self.context.counters.get(counter_key(name, batch.source.frontend))
         return before is not None and batch.gauges.get(name) == before
+
+
+def _longest_s(batch: TelemetryBatch) -> float:
+    """Return how long the longest of the requests took that finished; by buckets, at most."""
+    longest_s = 0.0
+    e2e_s = batch.requests.columns.get("e2e_s")
+    if e2e_s is not None:
+        longest_s = float(np.max(e2e_s, where=~np.isnan(e2e_s), initial=0.0))
+    counted = batch.histograms.get("e2e_s")
+    if counted is not None and counted.total:
+        edges = counted.le_s[: int(counted.counts.nonzero()[0][-1]) + 1]
+        longest_s = max(longest_s, float(edges[np.isfinite(edges)].max(initial=0.0)))
+    return longest_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +131,33 @@ def take_rows(
         chosen = (None if column is None else column[rows] for column in (workload, part))
         pane.add(values[rows], times[rows], *chosen)
     return late
+
+
+def take_buckets(
+    series: SeriesState,
+    signal: SignalSettings,
+    batch: TelemetryBatch,
+    shift_s: float,
+    grid: PaneGrid,
+    first_open: int,
+) -> int:
+    """Put the bucket counts of ``batch`` that ``signal`` is about into a pane of ``series``.
+
+    Nobody knows when in the batch's span they happened: the pane of its middle takes them all,
+    since a part of a sample is none.
+
+    Returns:
+        Number of samples that came too late for their pane.
+    """
+    histogram: Histogram = batch.histograms[signal.column]
+    total = histogram.total
+    number = grid.number(0.5 * (batch.start_s + batch.end_s) + shift_s)
+    if number < first_open:
+        return total
+    if total:
+        pane: Any = open_pane(series, signal, number)  # A BucketPane: ``signal.takes_buckets``.
+        pane.add_buckets(histogram.le_s, histogram.counts)
+    return 0
 
 
 def open_pane(series: SeriesState, signal: SignalSettings, number: int) -> Pane:

@@ -70,10 +70,29 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
 EMPTY_TABLE = Table(end_s=np.empty(0, np.float64), columns={})
 
 
+class Histogram(msgspec.Struct, frozen=True, kw_only=True):
+    """What an engine counted by buckets since the batch before.
+
+    Attributes:
+        le_s: Upper edge of each bucket, seconds, ascending, float64, shape ``(buckets,)``; the last
+            may be infinite. The lower edge of the first is 0.
+        counts: Samples in each, int64, the same shape.
+    """
+
+    le_s: NDArray[np.float64]
+    counts: NDArray[np.int64]
+
+    @property
+    def total(self) -> int:
+        """Number of samples."""
+        return int(self.counts.sum())
+
+
 class TelemetryBatch(msgspec.Struct, frozen=True, kw_only=True):
     """One engine's samples of one short interval.
 
-    ``start_s`` and ``end_s`` span all rows: the decoder sees to it.
+    ``start_s`` and ``end_s`` span all rows: the decoder sees to it. ``histograms`` are by the name
+    of the column that they stand for: counts from an engine whose samples nobody can see.
     """
 
     source: Source
@@ -82,6 +101,7 @@ class TelemetryBatch(msgspec.Struct, frozen=True, kw_only=True):
     requests: Table = EMPTY_TABLE
     steps: Table = EMPTY_TABLE
     gauges: Mapping[str, float] = {}
+    histograms: Mapping[str, Histogram] = {}
     logged_s: float | None = None
 
 

@@ -17,7 +17,7 @@ from typing import Final
 from daom.alerting import AlertDesk
 from daom.cell import CellSettings, CellState
 from daom.cycle import Cycle
-from daom.engine import EngineState, PaneGrid, take_rows
+from daom.engine import EngineState, PaneGrid, take_buckets, take_rows
 from daom.events import ChangeEvent, GpuSample, Output, Record, TelemetryBatch, Tick
 from daom.series import SeriesState, SignalSettings
 from daom.suppression import Window
@@ -89,15 +89,28 @@ class Cell:
         state.last_record_s = max(state.last_record_s, now_s)
         engine.take_circumstances(batch, now_s)
         for signal in self._settings.signals:
-            table = batch.requests if signal.table == "requests" else batch.steps
-            if signal.column in table.columns:
-                series = engine.series.get(signal.name) or self._add_series(engine, signal)
-                next_pane = state.next_pane or 0
-                late = take_rows(series, signal, batch, shift_s, self._grid, next_pane)
-                if late:
-                    self._count("late_samples", late)
+            self._take_signal(engine, signal, batch, shift_s)
         outputs.extend(self._close_panes())
         return outputs
+
+    def _take_signal(
+        self, engine: EngineState, signal: SignalSettings, batch: TelemetryBatch, shift_s: float
+    ) -> None:
+        """Put what ``batch`` says of one signal into its panes: rows, or else bucket counts."""
+        table = batch.requests if signal.table == "requests" else batch.steps
+        if signal.column in table.columns:
+            take = take_rows
+        elif signal.column not in batch.histograms:
+            return
+        elif signal.takes_buckets:
+            take = take_buckets
+        else:
+            self._count("histograms_not_judged")
+            return
+        series = engine.series.get(signal.name) or self._add_series(engine, signal)
+        late = take(series, signal, batch, shift_s, self._grid, self.state.next_pane or 0)
+        if late:
+            self._count("late_samples", late)
 
     def _add_engine(self, name: str, batch: TelemetryBatch, now_s: float) -> EngineState:
         engine = EngineState(last_s=now_s, progress_s=now_s)

@@ -29,6 +29,7 @@ from daom.threshold import (
     Sits2026Threshold,
     ThresholdPolicy,
 )
+from detectors.buckets import BucketWatch
 from detectors.kl import KlDetector
 from detectors.peers import Peers
 from detectors.protocol import Detector
@@ -63,6 +64,8 @@ def _signal(name: str, signal: SignalConfig, config: Config) -> SignalSettings:
         threshold=_threshold(signal, config),
         peers=_peers(config),
         ceiling_s=signal.ceiling_s,
+        # The other presets' detectors take samples one by one.
+        takes_buckets=config.preset == "default",
     )
 
 
@@ -72,7 +75,7 @@ def _detector(signal: SignalConfig, config: Config) -> Detector[Any]:
             settings = config.detector.model_dump(exclude={"peers", "peers_min_slowdown"})
             base = signal.workload_base if signal.workload else None
             kl = KlDetector(strata_base=base, pane_s=config.time.pane_s, **settings)
-            return SaturationWatch(kl)
+            return BucketWatch(SaturationWatch(kl))
         case "sits2026":
             return Sits2026Detector()
         case kind:

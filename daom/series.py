@@ -26,6 +26,7 @@ class SignalSettings:
         workload_part: and the one that says which part of that costs little.
         peers: Compares the engines with one another; None: they are not.
         ceiling_s: P99 may not be above this, drift or no drift; None: no limit.
+        takes_buckets: Its detector's panes take bucket counts too (``detectors.buckets``).
     """
 
     name: str
@@ -37,6 +38,7 @@ class SignalSettings:
     threshold: ThresholdPolicy
     peers: Peers | None = None
     ceiling_s: float | None = None
+    takes_buckets: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,8 +167,17 @@ def _move_threshold(
     state.audit_hash = chained
 
 
-def saturation(evidence: Mapping[str, float]) -> str | None:
-    """Return in words that a cap hides the tail (``detectors.saturation``); None if none does."""
+def unresolved(evidence: Mapping[str, float]) -> str | None:
+    """Return in words what keeps P99 from being known exactly; None if nothing does.
+
+    Its bucket (``detectors.buckets``), or a cap that hides the tail (``detectors.saturation``).
+    """
+    from_s, to_s = evidence.get("bucket_from_s"), evidence.get("bucket_to_s")
+    if from_s is not None:
+        where = f"beyond {from_s:.6g} s, the largest edge"
+        if to_s is not None:
+            where = f"between {from_s:.6g} s and {to_s:.6g} s"
+        return f"resolution limited by buckets: P99 is {where}"
     share = evidence.get("saturated_share")
     if share is None:
         return None
@@ -177,9 +188,9 @@ def saturation(evidence: Mapping[str, float]) -> str | None:
 
 
 def _verdict(cell: str, series: Series, state: SeriesState, score: DriftScore) -> DriftVerdict:
-    unresolved = saturation(score.evidence)
     # Behind a cap P99 may have moved or not: that no drift is seen does not say that all is calm.
-    says_nothing = score.drifting is None or (unresolved is not None and not score.drifting)
+    is_capped = "saturated_share" in score.evidence
+    says_nothing = score.drifting is None or (is_capped and not score.drifting)
     return DriftVerdict(
         id=digest(cell, series.key, "verdict", score.end_s),
         event_time_s=score.end_s,
@@ -190,7 +201,7 @@ def _verdict(cell: str, series: Series, state: SeriesState, score: DriftScore) -
         p99_s=_maybe(score.p99_s),
         threshold_s=state.threshold_s,
         drifting="insufficient" if says_nothing else bool(score.drifting),
-        why=score.why or unresolved,
+        why=score.why or unresolved(score.evidence),
         direction=score.direction,
         attribution=score.attribution,
         workload_nats=_maybe(score.workload_nats),

@@ -125,8 +125,17 @@ class SparseCounts(NamedTuple):
             occupied, counts = ordered[starts], np.empty_like(starts)
             np.subtract(starts[1:], starts[:-1], out=counts[:-1])
             counts[-1:] = ordered.size - starts[-1:]
-        fits = not counts.size or counts.max() <= _MAX_UINT16
-        return cls(occupied, counts.astype(np.uint16 if fits else np.float32))
+        return cls(occupied, _compact(counts))
+
+    @classmethod
+    def of_counts(cls, cells: NDArray[np.integer], counts: NDArray[np.integer]) -> Self:
+        """Return the histogram of ``counts`` values in each of ``cells``, which do not descend."""
+        occupied = counts > 0
+        ordered = cells[occupied].astype(np.uint32)
+        if not ordered.size:
+            return cls.empty()
+        starts = _run_starts(ordered)
+        return cls(ordered[starts], _compact(np.add.reduceat(counts[occupied], starts)))
 
     @classmethod
     def sum_of(cls, parts: Sequence[SparseCounts]) -> SparseCounts:
@@ -180,6 +189,12 @@ class SparseCounts(NamedTuple):
     def total(self) -> float:
         """Number (or weight) of all values."""
         return float(self.counts.sum(dtype=np.float64))
+
+
+def _compact(counts: NDArray[np.integer]) -> NDArray[np.number]:
+    """Return whole counts in as few bytes as hold them."""
+    fits = not counts.size or counts.max() <= _MAX_UINT16
+    return counts.astype(np.uint16 if fits else np.float32)
 
 
 def _run_starts(ordered: NDArray[np.uint32]) -> NDArray[np.int64]:

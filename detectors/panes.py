@@ -50,6 +50,11 @@ class HistogramPane:
         if self._n_loose >= _COMPACT_AT:
             self.counts()
 
+    def add_counts(self, fresh: SparseCounts) -> None:
+        """Take samples that are binned already, none of them with a workload."""
+        self._counts = self.counts().plus(fresh) if self.samples else fresh
+        self.samples += round(fresh.total)
+
     def counts(self) -> SparseCounts:
         """Return the samples so far, binned."""
         if self._loose:

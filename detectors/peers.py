@@ -118,9 +118,16 @@ class Peers:
     adopt_after_s: float = 7_200.0
 
     def update(
-        self, state: PeersState, panes: Mapping[str, SparseCounts], pool: SparseCounts, end_s: float
+        self,
+        state: PeersState,
+        panes: Mapping[str, SparseCounts],
+        pool: SparseCounts,
+        end_s: float,
+        density: float | None = None,
     ) -> dict[str, PeerScore]:
         """Take the pane that ended at ``end_s`` of each engine, and of all together (``pool``).
+
+        ``density`` is that of log-latency, per nat, where bins do not tell it: of bucket counts.
 
         Returns:
             The scores of the engines of which enough is known, by name; none unless there are
@@ -141,7 +148,7 @@ class Peers:
         for name, counts in panes.items():
             peer = state.peers.setdefault(name, Peer())
             peer.rows = np.concatenate([peer.rows[1:], _row(counts, ranks, mean_logs)[None, :]])
-        return self._compare(state, ranks.density, end_s)
+        return self._compare(state, ranks.density if density is None else density, end_s)
 
     def _compare(self, state: PeersState, density: float, end_s: float) -> dict[str, PeerScore]:
         newest = {name: peer.rows[-_WINDOWS[0] :, 0] for name, peer in state.peers.items()}

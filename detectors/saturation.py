@@ -117,6 +117,10 @@ class TopPane:
         if values.size:
             self._top = self._top.plus(values)
 
+    def add_counts(self, fresh: SparseCounts) -> None:
+        """Take samples that are binned already: of their bin all are equal, which is no cap."""
+        self.inner.add_counts(fresh)
+
     def top(self) -> Top:
         """Return the largest values so far."""
         return self._top

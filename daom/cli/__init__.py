@@ -19,6 +19,7 @@ from daom.cli import (
     play,
     receive,
     replay,
+    scrape,
     topics,
     worker,
 )
@@ -65,6 +66,7 @@ for _module in (
     worker,
     bridge,
     gpu,
+    scrape,
     receive,
     change,
     play,

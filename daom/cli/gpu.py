@@ -18,31 +18,21 @@ from rich.table import Table
 from connectors.gpu_engines import Host
 from connectors.nvml import GpuReading, Gpus
 from connectors.reporter import Reporter
-from daom.cli.options import EXIT_NOT_JUDGED, brokers_option, config_option, configured, json_option
+from daom.cli.options import (
+    EXIT_NOT_JUDGED,
+    Seconds,
+    brokers_option,
+    config_option,
+    configured,
+    json_option,
+)
 from daom.config import Config
-from daom.durations import parse_duration
 from daom.errors import GpusUnavailable, MissingExtra
 from daom.events import GpuSample
 from daom.logs import log_to_stderr
 from daom.topics import Topics
 
 _LOOK_AGAIN_S: Final = 2.0
-_SHORTEST_S: Final = 0.1
-
-
-class Seconds(click.ParamType):
-    """A duration, such as 0.5s or 1m."""
-
-    name = "duration"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        """Return the seconds that ``value`` says."""
-        seconds = parse_duration(str(value))
-        if seconds is None or seconds < _SHORTEST_S:
-            self.fail(f"got {value!r}; {_SHORTEST_S}s or more is needed, such as 1s", param, ctx)
-        return seconds
 
 
 @click.command(name="gpu")

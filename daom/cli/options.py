@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from pathlib import Path
 from typing import Final
@@ -9,9 +10,36 @@ from typing import Final
 import click
 
 from daom.config import Config, load_config
+from daom.durations import parse_duration
+from daom.errors import ConfigError
 
 EXIT_WRONG_USAGE: Final = 2
 EXIT_NOT_JUDGED: Final = 3
+
+_SHORTEST_S: Final = 0.1
+
+
+class Seconds(click.ParamType):
+    """A duration, such as 0.5s or 1m."""
+
+    name = "duration"
+
+    def __init__(self, shortest_s: float = _SHORTEST_S, longest_s: float = math.inf) -> None:
+        self._shortest_s = shortest_s
+        self._longest_s = longest_s
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Return the seconds that ``value`` says."""
+        seconds = parse_duration(str(value))
+        if seconds is not None and self._shortest_s <= seconds <= self._longest_s:
+            return seconds
+        allowed = f"{self._shortest_s:g}s or more is needed"
+        if math.isfinite(self._longest_s):
+            allowed = f"{self._shortest_s:g}s to {self._longest_s:g}s is allowed"
+        return self.fail(f"got {value!r}; {allowed}, such as 1s", param, ctx)
+
 
 config_option: Final = click.option(
     "--config",
@@ -37,3 +65,18 @@ def configured(
     options = {"DAOM_KAFKA__BOOTSTRAP_SERVERS": brokers, "DAOM_PRESET": preset}
     given = {name: value for name, value in options.items() if value is not None}
     return load_config(config_path, {**os.environ, **given})
+
+
+def secret(path: Path | None, variable: str, what: str = "token") -> str | None:
+    """Return the secret in the file ``path``, else in the environment; None if there is none.
+
+    Raises:
+        ConfigError: If the file cannot be read, or the secret is empty.
+    """
+    try:
+        found = os.environ.get(variable) if path is None else path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: the {what} cannot be read: {error}") from error
+    if found is not None and not found.strip():
+        raise ConfigError(f"{path or variable}: the {what} is empty")
+    return None if found is None else found.strip()

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import click
 
-from daom.cli.options import brokers_option, config_option, configured
+from daom.cli.options import brokers_option, config_option, configured, secret
 from daom.errors import ConfigError
 from daom.logs import log_to_stderr
 from daom.service import run_receiver
@@ -56,7 +55,7 @@ def command(
     from connectors.receiver import Address  # noqa: PLC0415
 
     config = configured(config_path, brokers)
-    token = _token(token_file)
+    token = secret(token_file, TOKEN_VARIABLE)
     address = Address(host, port, token)
     if no_auth and token is not None:
         raise ConfigError("a token is given, and --no-auth says to ask for none: drop one of them")
@@ -67,14 +66,3 @@ def command(
         )
     log_to_stderr()
     run_receiver(config, address, Naming(model, engine, client_spans), on_listening=click.echo)
-
-
-def _token(path: Path | None) -> str | None:
-    """Return the token of the file, else of the environment."""
-    try:
-        token = os.environ.get(TOKEN_VARIABLE) if path is None else path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: the token cannot be read: {error}") from error
-    if token is not None and not token.strip():
-        raise ConfigError(f"{path or TOKEN_VARIABLE}: the token is empty")
-    return None if token is None else token.strip()
