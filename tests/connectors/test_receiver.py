@@ -63,7 +63,7 @@ async def records(client, topic):
 
 async def arrived(client, topic, count):
     """The records of ``topic`` once there are so many: a first connection may take its time."""
-    while len(found := await records(client, topic)) < count:
+    while len(found := await records(client, topic)) < count:  # noqa: ASYNC110
         await asyncio.sleep(0.1)
     return found
 
