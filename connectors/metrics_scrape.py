@@ -251,7 +251,7 @@ def scrape(url: str, access: Access) -> Scrape:
     """
     try:
         text = ask(url, access)
-        return read_metrics(text, time.time())
+        return read_metrics(text, round(time.time(), 3))
     except SourceError as error:
         raise SourceError(f"{url}: {error}") from error
 

@@ -117,37 +117,46 @@ def read_metrics(text: str, time_s: float) -> Scrape:
     Raises:
         SourceError: If it is no Prometheus text, or of neither vLLM nor SGLang.
     """
-    from prometheus_client.parser import text_string_to_metric_families  # noqa: PLC0415 - an extra.
-
-    found: dict[EngineKey, dict[str, list[Sample]]] = {}
-    started_s = None
     try:
-        for family in text_string_to_metric_families(text):
-            for sample in family.samples:
-                name = sample.name
-                if name == _STARTED and math.isfinite(sample.value):
-                    started_s = sample.value
-                elif name.startswith(_ENGINES) and "model_name" in sample.labels:
-                    labels = sample.labels
-                    key = EngineKey(labels["model_name"], labels.get("engine"))
-                    plain = name.partition(":")[2]
-                    found.setdefault(key, {}).setdefault(plain, []).append(sample)
+        started_s, found = _samples_of_engines(text)
+        readings = {key: _reading(found[key]) for key in sorted(found, key=str)}
     except (ValueError, IndexError, KeyError) as error:
         first = text.strip().partition("\n")[0]
         raise SourceError(f"not Prometheus text: {first[:80]!r}") from error
-    if not found:
+    engines = {key: reading for key, reading in readings.items() if reading != Reading()}
+    if not engines:
         raise SourceError(
             "no metrics of vLLM or SGLang (vllm:..., sglang:... with a model_name); SGLang shows "
             "them with --enable-metrics"
         )
-    return Scrape(time_s, {key: _reading(found[key]) for key in sorted(found, key=str)}, started_s)
+    return Scrape(time_s, engines, started_s)
+
+
+def _samples_of_engines(
+    text: str,
+) -> tuple[float | None, dict[EngineKey, dict[str, list[Sample]]]]:
+    """Return when the process started, and the samples of each engine by their names."""
+    from prometheus_client.parser import text_string_to_metric_families  # noqa: PLC0415 - an extra.
+
+    started_s: float | None = None
+    found: dict[EngineKey, dict[str, list[Sample]]] = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            name, labels = sample.name, sample.labels
+            if name == _STARTED and math.isfinite(sample.value):
+                started_s = sample.value
+            elif name.startswith(_ENGINES) and labels.get("model_name"):
+                key = EngineKey(labels["model_name"], labels.get("engine"))
+                found.setdefault(key, {}).setdefault(name.partition(":")[2], []).append(sample)
+    return started_s, found
 
 
 def _reading(samples: Mapping[str, list[Sample]]) -> Reading:
     reading = Reading()
     for name, column in _HISTOGRAMS.items():
-        if f"{name}_bucket" in samples and column not in reading.histograms:
-            reading.histograms[column] = _by_bucket(samples[f"{name}_bucket"])
+        by_bucket = _by_bucket(samples.get(f"{name}_bucket", ()))
+        if any(map(math.isfinite, by_bucket)) and column not in reading.histograms:
+            reading.histograms[column] = by_bucket
     for name, column in _MEANS.items():
         if f"{name}_count" in samples and column not in reading.totals:
             sums, counts = (samples.get(f"{name}{of}", ()) for of in ("_sum", "_count"))

