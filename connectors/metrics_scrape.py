@@ -305,7 +305,8 @@ class Scraper:
         try:
             self._shown.extend(server.take(scrape(url, self._access)))
         except SourceError as error:
-            if answers:
+            # A server that ends together with the scraper is none that fails.
+            if answers and not self._stopping.is_set():
                 _LOGGER.warning("%s (said once; asked again every %g s)", error, self._interval_s)
             return False
         if not answers:

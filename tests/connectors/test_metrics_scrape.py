@@ -252,10 +252,10 @@ def test_one_that_does_not_answer_is_said_once_holds_nobody_up_and_is_said_when_
         eventually(lambda: len(ill.paths) > 3)
         ill.text, ill.status = SAMPLE.read_text("utf-8"), 200
         eventually(lambda: f"{ill.url}: answers again" in caplog.messages)
+        about_ill = [message for message in caplog.messages if ill.url in message]
         scraper.stop()
         engines = {batch.source.engine for _, batch in scraper.collect()}
 
-    about_ill = [message for message in caplog.messages if ill.url in message]
     assert len(about_ill) == 2
     assert "answers 503" in about_ill[0]
     assert engines == {"well/0", "vllm-0:8000/0"}
