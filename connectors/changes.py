@@ -14,13 +14,12 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
 
 from connectors.kafka import Client, describe_topics, read_topic
-from daom.codec import SCHEMA_VERSION, encode_json
+from daom.codec import encode_json, schema_of
 from daom.errors import ConfigError, SinkRejected, SinkUnavailable
 from daom.events import ChangeEvent, is_cell_of
 from daom.topics import Topics
 
 _ATTEMPT_MS: Final = 10_000
-_HEADERS: Final = [("schema", f"ChangeEvent/{SCHEMA_VERSION}".encode())]
 
 
 async def find_cells(client: Client, topics: Topics, model: str) -> list[str]:
@@ -59,12 +58,12 @@ async def tell_cells(client: Client, topics: Topics, change: ChangeEvent) -> lis
     """
     cells = await find_cells(client, topics, change.source.model)
     producer = AIOKafkaProducer(**client, acks="all", request_timeout_ms=_ATTEMPT_MS)
-    value = encode_json(change)
+    value, headers = encode_json(change), [("schema", schema_of(change).encode())]
     try:
         await producer.start()
         await asyncio.gather(
             *(
-                producer.send_and_wait(topics.telemetry, value, key=cell.encode(), headers=_HEADERS)
+                producer.send_and_wait(topics.telemetry, value, key=cell.encode(), headers=headers)
                 for cell in cells
             )
         )

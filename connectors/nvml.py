@@ -19,6 +19,7 @@ from typing import Any, Final
 from connectors.fragmentation import fragmentation_by_uuid
 from connectors.gpu_choice import Choice, chosen_gpus
 from daom.errors import GpusUnavailable, MissingExtra
+from daom.gpu_readings import NEVER_ZERO
 
 Values = Mapping[str, float | str]
 
@@ -28,9 +29,7 @@ _XID_EVENT: Final = 0x8
 _MIG_ON: Final = 1
 _NOT_AVAILABLE: Final = frozenset({2**32 - 1, 2**64 - 1})
 _MEMORY_PARTS: Final = ("total", "used", "free", "reserved")
-_NEVER_ZERO: Final = frozenset(
-    {"sm_clock_mhz", "mem_clock_mhz", "temperature_c", "power_w", "power_limit_w"}
-)
+_NEVER_ZERO: Final = NEVER_ZERO | {"power_limit_w"}
 _BLIND_IF_ZERO: Final = ("sm_clock_mhz", "temperature_c")
 
 

@@ -17,6 +17,7 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from daom.errors import ConfigError
+from daom.topics import Topics
 
 _PREFIX: Final = "DAOM_"
 _FILE_VARIABLE: Final = "DAOM_CONFIG"
@@ -108,7 +109,7 @@ def read_probe_settings(environment: Mapping[str, str]) -> ProbeSettings:
         ) from error
     return ProbeSettings(
         client={"bootstrap_servers": servers},
-        topic=f"{prefix}.telemetry",
+        topic=Topics(prefix).telemetry,
         probe=probe,
         host=probe.host or socket.gethostname(),
         devices=next((environment[name] for name in _DEVICES if environment.get(name)), None),

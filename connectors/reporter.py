@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from daom.codec import encode_msgpack
+from daom.codec import encode_msgpack, schema_of
 from daom.events import Record, TelemetryBatch
 
 PERIOD_S: Final = 0.25
@@ -99,7 +99,7 @@ class Reporter:
         self._thread = threading.Thread(target=self._run, name="daom-reporter", daemon=True)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping = threading.Event()
-        self._wake: asyncio.Event | None = None
+        self._wake = asyncio.Event()
         self._fresh = asyncio.Event()
 
     def start(self) -> None:
@@ -112,10 +112,9 @@ class Reporter:
             return
         self._stop_by_s = time.monotonic() + within_s
         self._stopping.set()
-        loop, wake = self._loop, self._wake
-        if loop is not None and wake is not None:
+        if self._loop is not None:
             with contextlib.suppress(RuntimeError):  # The loop may have ended just now.
-                loop.call_soon_threadsafe(wake.set)
+                self._loop.call_soon_threadsafe(self._wake.set)
         self._thread.join(within_s)
 
     def _run(self) -> None:
@@ -125,7 +124,7 @@ class Reporter:
             self._note(error, "reporting has ended")
 
     async def _report(self) -> None:
-        self._loop, self._wake = asyncio.get_running_loop(), asyncio.Event()
+        self._loop = asyncio.get_running_loop()
         sender = asyncio.create_task(self._send_all_there_is())
         while not self._stopping.is_set():
             with contextlib.suppress(TimeoutError):
@@ -204,7 +203,7 @@ def _message(key: str, record: Record) -> _Message:
     return _Message(
         key=key.encode(),
         value=encode_msgpack(record),
-        schema=f"{type(record).__name__}/1".encode(),
+        schema=schema_of(record).encode(),
         timestamp_ms=round(1_000 * stamp_s),
     )
 

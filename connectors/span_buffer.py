@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from connectors.otlp import NUMBERS, Mapped, RequestRow
+from daom.bounded import put
 from daom.codec import MAX_BATCH_SPAN_S
 from daom.events import Record, Source, Table, TelemetryBatch
 
@@ -105,9 +106,7 @@ class SpanBuffer:
             return False
         if span in self._seen:
             return True
-        self._seen[span] = None
-        while len(self._seen) > self._remembered_spans:
-            del self._seen[next(iter(self._seen))]
+        put(self._seen, span, None, self._remembered_spans)
         return False
 
     def collect(self) -> Iterator[tuple[str, Record]]:

@@ -65,23 +65,21 @@ class Probe:
         self._steps = 0
         self._consumed = 0
         self._settings = settings
-        self._config = vllm_config
-        self._version = version
+        self._configured = describe_config(vllm_config, version)
         self._is_first = rank <= 0
-        self._boot = run_id(os.getppid() if frontends > 1 else os.getpid())
-        self._frontend = str(rank) if frontends > 1 else None
+        source = _source(settings, vllm_config, version, frontends, rank)
+        names = {i: settings.engine_name(i, max(count, len(engines))) for i in engines}
         self._engines = {
             index: _Engine(
-                name=settings.engine_name(index, max(count, len(engines))),
-                stats=EngineStats(is_only_frontend=frontends == 1),
+                msgspec.structs.replace(source, engine=name),
+                cells=settings.probe.cells,
+                is_only_frontend=frontends == 1,
             )
-            for index in engines
+            for index, name in names.items()
         }
         self._changes: deque[tuple[int, ChangeKind, str]] = deque(maxlen=256)
-        reads_gpus = settings.probe.gpu and self._is_first
-        self._gpus = EngineGpus(
-            settings.devices, gpus_an_engine(vllm_config), engines if reads_gpus else []
-        )
+        with_gpus = engines if settings.probe.gpu and self._is_first else []
+        self._gpus = EngineGpus(settings.devices, gpus_an_engine(vllm_config), with_gpus)
         self._ahead_s = time.time() - time.monotonic()
         self._own = {"probe_lost_steps_total": 0.0, "clock_jumps_total": 0.0}
         self._reporter = Reporter(
@@ -92,10 +90,15 @@ class Probe:
             buffer_bytes=round(settings.probe.buffer_mb * 2**20),
         )
 
+    @property
+    def names(self) -> list[str]:
+        """The names of its engines."""
+        return [engine.source.engine or "" for engine in self._engines.values()]
+
     def start(self) -> None:
         """Begin to report, with what is configured as the first record."""
         for index in self._engines:
-            self.note_change(index, "restart", describe_config(self._config, self._version))
+            self.note_change(index, "restart", self._configured)
         self._reporter.start()
         atexit.register(self.stop)
 
@@ -158,42 +161,26 @@ class Probe:
             "probe_errors_total": float(sum((counts.errors or {}).values())),
         }
         engine.seq += 1
-        source = msgspec.structs.replace(self._source(engine), seq=engine.seq)
+        source = msgspec.structs.replace(engine.source, seq=engine.seq)
         start_s = engine.sent_s or now_s - self._settings.probe.period_s
         engine.sent_s = now_s
         # The clock may have been put back.
         batch = engine.stats.batch(source, min(start_s, now_s), now_s, own)
-        return self._key(engine.name), batch
+        return engine.cell, batch
 
     def _sample(self, engine: _Engine, gpus: Values, now_s: float) -> tuple[str, Record]:
-        sample = GpuSample(source=self._source(engine), time_s=now_s, gpus=gpus)
-        return self._key(engine.name), sample
+        return engine.cell, GpuSample(source=engine.source, time_s=now_s, gpus=gpus)
 
     def _change(self, index: int, kind: ChangeKind, detail: str) -> tuple[str, Record]:
         engine = self._engines[index]
-        source = self._source(engine)
         event = ChangeEvent(
-            source=source, time_s=time.time(), kind=kind, version=source.version, detail=detail
+            source=engine.source,
+            time_s=time.time(),
+            kind=kind,
+            version=engine.source.version,
+            detail=detail,
         )
-        return self._key(engine.name), event
-
-    def _source(self, engine: _Engine) -> Source:
-        probe = self._settings.probe
-        return Source(
-            model=probe.model or served_name(self._config),
-            engine=engine.name,
-            version=probe.version or self._version,
-            boot=self._boot,
-            frontend=self._frontend,
-            tenant=probe.tenant,
-            region=probe.region,
-            host=self._settings.host,
-        )
-
-    def _key(self, engine: str) -> str:
-        probe = self._settings.probe
-        model = probe.model or served_name(self._config)
-        return model if probe.cells == 1 else f"{model}/{crc32(engine.encode()) % probe.cells}"
+        return engine.cell, event
 
     def _watch_clock(self) -> None:
         ahead_s = time.time() - time.monotonic()
@@ -203,14 +190,31 @@ class Probe:
         self._ahead_s = ahead_s
 
 
+def _source(
+    settings: ProbeSettings, vllm_config: Any, version: str, frontends: int, rank: int
+) -> Source:
+    """Return who sends for all of the engines; each has its name beside."""
+    return Source(
+        model=settings.probe.model or served_name(vllm_config),
+        version=settings.probe.version or version,
+        boot=run_id(os.getppid() if frontends > 1 else os.getpid()),
+        frontend=str(rank) if frontends > 1 else None,
+        tenant=settings.probe.tenant,
+        region=settings.probe.region,
+        host=settings.host,
+    )
+
+
 class _Engine:
     """One engine, as this process knows it."""
 
-    __slots__ = ("name", "sent_s", "seq", "stats")
+    __slots__ = ("cell", "sent_s", "seq", "source", "stats")
 
-    def __init__(self, name: str, stats: EngineStats) -> None:
-        self.name = name
-        self.stats = stats
+    def __init__(self, source: Source, *, cells: int, is_only_frontend: bool) -> None:
+        name = (source.engine or "").encode()
+        self.source = source
+        self.cell = source.model if cells == 1 else f"{source.model}/{crc32(name) % cells}"
+        self.stats = EngineStats(is_only_frontend=is_only_frontend)
         self.seq = 0
         self.sent_s = 0.0
 
@@ -234,7 +238,7 @@ def make_probe(
     probe.start()
     _LOGGER.info(
         "daom: reporting engines %s to %s at %s",
-        ", ".join(settings.engine_name(index, len(engines)) for index in engines),
+        ", ".join(probe.names),
         settings.topic,
         ",".join(settings.client["bootstrap_servers"]),
     )

@@ -304,8 +304,13 @@ def encode_msgpack(record: Record) -> bytes:
     return msgspec.msgpack.encode(_wire(record, _buffer_column))
 
 
+def schema_of(record: Record) -> str:
+    """Return what a record's header ``schema`` and its field of that name say."""
+    return f"{type(record).__name__}/{SCHEMA_VERSION}"
+
+
 def _wire(record: Record, column: Any) -> dict[str, Any]:
-    wire: dict[str, Any] = {"schema": f"{type(record).__name__}/{SCHEMA_VERSION}"}
+    wire: dict[str, Any] = {"schema": schema_of(record)}
     for name in record.__struct_fields__:
         value = getattr(record, name)
         if isinstance(value, Table):

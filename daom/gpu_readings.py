@@ -24,7 +24,7 @@ _WORST: Final[Mapping[str, Callable[[Sequence[float]], float]]] = {
     "xid": max,
     "lost": max,
 }
-_NEVER_ZERO: Final = frozenset({"sm_clock_mhz", "mem_clock_mhz", "temperature_c", "power_w"})
+NEVER_ZERO: Final = frozenset({"sm_clock_mhz", "mem_clock_mhz", "temperature_c", "power_w"})
 """A GPU that has failed reads 0 here: that is no measurement."""
 
 _COUNTER: Final = "_total"
@@ -60,7 +60,7 @@ def _numbers(gpu: Gpu) -> dict[str, float]:
     numbers = {
         name: float(value)
         for name, value in gpu.items()
-        if not isinstance(value, str) and (value or name not in _NEVER_ZERO)
+        if not isinstance(value, str) and (value or name not in NEVER_ZERO)
     }
     is_hot = numbers.get("temperature_c", 0.0) >= HOT_C
     flags = [_is_thermal(name, value, is_hot=is_hot) for name, value in gpu.items()]

@@ -7,7 +7,9 @@ of the numbers just below it.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final, Literal, TypeVar
+from typing import Final, Literal
+
+from daom.bounded import put
 
 _WINDOW: Final = 63
 """So that the bits fit a 64-bit integer; what is older has missed its pane anyway."""
@@ -17,7 +19,6 @@ _MAX_BOOTS: Final = 4
 _MAX_FRONTENDS: Final = 64
 
 Arrival = Literal["new", "duplicate", "restarted"]
-Held = TypeVar("Held")
 
 
 @dataclass(slots=True)
@@ -58,12 +59,12 @@ class Intake:
         arrival: Arrival = "new"
         if boot not in self.boots:
             arrival = "restarted" if self.boots else "new"
-            _put(self.boots, boot, {}, _MAX_BOOTS)
+            put(self.boots, boot, {}, _MAX_BOOTS)
         frontends = self.boots[boot]
         seen = frontends.get(frontend or "")
         if seen is not None:
             return "new" if seen.see(seq) else "duplicate"
-        _put(frontends, frontend or "", SeenBatches(highest=seq), _MAX_FRONTENDS)
+        put(frontends, frontend or "", SeenBatches(highest=seq), _MAX_FRONTENDS)
         return arrival
 
     @property
@@ -71,10 +72,3 @@ class Intake:
         """Batches of the current run that have not arrived, as far as its numbers tell."""
         newest = next(reversed(self.boots.values()), {})
         return sum(seen.missing for seen in newest.values())
-
-
-def _put(held: dict[str, Held], name: str, value: Held, at_most: int) -> None:
-    """Put ``value`` into ``held``, which forgets the oldest beyond ``at_most``."""
-    held[name] = value
-    while len(held) > at_most:
-        del held[next(iter(held))]

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from daom.alerting import AlertDesk
+from daom.bounded import put
 from daom.cell import CellSettings, CellState
 from daom.cycle import Cycle
 from daom.engine import EngineState, PaneGrid, take_buckets, take_rows
@@ -164,9 +165,7 @@ class Cell:
         self.state.engines.pop(name, None)
         self.state.clock.own_s.pop(name, None)
         self.state.stopped.pop(name, None)
-        self.state.stopped[name] = stopped_s
-        while len(self.state.stopped) > _MAX_CHANGES:
-            del self.state.stopped[next(iter(self.state.stopped))]
+        put(self.state.stopped, name, stopped_s, _MAX_CHANGES)
 
     def _keep_change(self, change: ChangeEvent) -> None:
         self.state.changes.append(change)

@@ -45,7 +45,6 @@ Floats = NDArray[np.float64]
 _LEARN_PANES: Final = 12
 _LEARN_SHARE: Final = 40
 """The more has been learned, the more it takes to change it: panes at a time, a fortieth."""
-_N_BINS: Final = np.uint32(N_BINS)
 QUANTILES: Final = (0.5, 0.9, 0.99)
 
 
@@ -99,7 +98,7 @@ class Sample(NamedTuple):
         """Return the samples of ``parts``, one or more."""
         cells = np.concatenate([part.cells for part in parts])
         counts = np.concatenate([part.counts for part in parts])
-        return cls(cells, counts, _latency_counts(cells, counts))
+        return cls(cells, counts, latency_counts(SparseCounts(cells, counts)))
 
     @property
     def total(self) -> float:
@@ -109,11 +108,7 @@ class Sample(NamedTuple):
 
 def latency_counts(sparse: SparseCounts) -> Floats:
     """Return counts by bin, all strata together, shape ``(N_BINS,)``."""
-    return _latency_counts(sparse.cells, sparse.counts)
-
-
-def _latency_counts(cells: NDArray[np.uint32], counts: NDArray[np.number]) -> Floats:
-    total = np.bincount(cells % _N_BINS, weights=counts, minlength=N_BINS)
+    total = np.bincount(sparse.bins, weights=sparse.counts, minlength=N_BINS)
     return total.astype(np.float64, copy=False)
 
 

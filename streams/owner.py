@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from daom.cell import CellSettings
-from daom.codec import encode_json, encode_output
+from daom.codec import encode_json, encode_output, schema_of
 from daom.errors import CheckpointError, MalformedRecord, SinkUnavailable, SourceError
 from daom.events import Source, Tick
 from daom.fold import Fold
@@ -310,6 +310,6 @@ class Owner:
         if event_s is None:
             return
         fold.progress[name].heard_s += silent_s
-        tick = encode_json(Tick(source=Source(model=cell.model), time_s=event_s + silent_s))
-        headers = [("schema", b"Tick/1")]
-        await self._send(self._topics.telemetry, name.encode(), tick, fold.number, headers)
+        tick = Tick(source=Source(model=cell.model), time_s=event_s + silent_s)
+        value, headers = encode_json(tick), [("schema", schema_of(tick).encode())]
+        await self._send(self._topics.telemetry, name.encode(), value, fold.number, headers)

@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any
 import click
 import numpy as np
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
 from connectors.arrivals import Arrival, read_arrivals
-from daom.cli.options import EXIT_NOT_JUDGED
+from daom.cli.options import EXIT_NOT_JUDGED, progress_of
 from daom.errors import ConfigError
 from daom.service import until_stopped
 
@@ -42,14 +41,7 @@ def drive_server(
 
     arrivals = read_arrivals(trace, limit)
     driven = Driven()
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.completed:.0f}/{task.total:.0f} requests"),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True)) as progress:
+    with progress_of("requests") as progress:
         bar = progress.add_task(f"{trace.name} -> {url}", total=len(arrivals))
 
         def advance() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 import socket
 import threading
 import time
@@ -17,7 +16,6 @@ from rich.table import Table
 
 from connectors.gpu_engines import Host
 from connectors.nvml import GpuReading, Gpus
-from connectors.reporter import Reporter
 from daom.cli.options import (
     EXIT_NOT_JUDGED,
     Seconds,
@@ -26,6 +24,7 @@ from daom.cli.options import (
     configured,
     json_option,
 )
+from daom.cli.reporting import reporting, stop_event
 from daom.config import Config
 from daom.errors import GpusUnavailable, MissingExtra
 from daom.events import GpuSample
@@ -74,9 +73,7 @@ def command(
     if as_json and not once:
         raise click.UsageError("--json needs --once")
     owner = Host(host or socket.gethostname(), model, engine)
-    stopping = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stopping.set())
+    stopping = stop_event()
     gpus = _opened(choice, stopping, wait=wait)
     if gpus is None:
         return
@@ -98,11 +95,8 @@ def _send(
     click.echo(f"daom: reading {number} every {interval_s:g} s -> {topic}", err=True)
     if not collect():
         click.echo("daom: no process on them names its engine yet; --model names it", err=True)
-    reporter = Reporter(config.kafka.client(), topic, collect, period_s=interval_s)
-    reporter.start()
-    stopping.wait()
-    reporter.stop()
-    click.echo(f"daom: sent {reporter.counts.sent} records to {topic}", err=True)
+    with reporting(config, collect, period_s=interval_s):
+        stopping.wait()
 
 
 def _opened(choice: str | None, stopping: threading.Event, *, wait: bool) -> Gpus | None:

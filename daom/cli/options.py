@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Final
 
 import click
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from daom.config import Config, load_config
 from daom.durations import parse_duration
@@ -65,6 +67,18 @@ def configured(
     options = {"DAOM_KAFKA__BOOTSTRAP_SERVERS": brokers, "DAOM_PRESET": preset}
     given = {name: value for name, value in options.items() if value is not None}
     return load_config(config_path, {**os.environ, **given})
+
+
+def progress_of(what: str) -> Progress:
+    """Return a progress bar, on stderr, of so many ``what``."""
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed:.0f}/{task.total:.0f} " + what),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+    )
 
 
 def secret(path: Path | None, variable: str, what: str = "token") -> str | None:

@@ -8,13 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from connectors.kafka import wait_for_broker
 from connectors.player import Played, play
 from connectors.recordings import Line, read_lines, record_time_s
-from daom.cli.options import brokers_option, config_option, configured
+from daom.cli.options import brokers_option, config_option, configured, progress_of
 from daom.codec import decode
 from daom.config import Config
 from daom.errors import MalformedRecord
@@ -123,14 +121,7 @@ def _play(recording: Path, config: Config, speed: float | None, *, to_now: bool)
     shift_s = 0.0
     if to_now and times_s:
         shift_s = time.time() + span_s * (1.0 / speed if speed else 0.0) - max(times_s)
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.completed:.0f}/{task.total:.0f} records"),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True)) as progress:
+    with progress_of("records") as progress:
         task = progress.add_task(f"{recording.name} -> {topic}", total=len(lines))
 
         def advance(played: Played) -> None:

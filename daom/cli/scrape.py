@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import signal
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -13,7 +11,6 @@ from urllib.parse import urlsplit
 import click
 
 from connectors.metrics_scrape import Access, Naming, Scraper, metrics_url, scrape, since_the_start
-from connectors.reporter import Reporter
 from daom.cli.options import (
     EXIT_NOT_JUDGED,
     Seconds,
@@ -23,6 +20,7 @@ from daom.cli.options import (
     json_option,
     secret,
 )
+from daom.cli.reporting import reporting, stop_event
 from daom.codec import encode_json
 from daom.config import Config
 from daom.errors import ConfigError, SourceError
@@ -105,20 +103,15 @@ def _send(
     targets: Sequence[tuple[str, Naming]], access: Access, config: Config, interval_s: float
 ) -> None:
     log_to_stderr()
-    stopping = threading.Event()
-    for stop in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(stop, lambda *_: stopping.set())
+    stopping = stop_event()
     topic = Topics(config.kafka.topic_prefix).telemetry
     scraper = Scraper(targets, access, interval_s)
-    reporter = Reporter(config.kafka.client(), topic, scraper.collect)
     number = "1 URL" if len(targets) == 1 else f"{len(targets)} URLs"
     click.echo(f"daom: scraping {number} every {interval_s:g} s -> {topic}", err=True)
     scraper.start()
-    reporter.start()
-    stopping.wait()
-    scraper.stop()
-    reporter.stop()
-    click.echo(f"daom: sent {reporter.counts.sent} records to {topic}", err=True)
+    with reporting(config, scraper.collect):
+        stopping.wait()
+        scraper.stop()
 
 
 def _print(targets: Sequence[tuple[str, Naming]], access: Access, *, as_json: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,14 +21,7 @@ STREAMS = Load(streams=8, prompt_words=60, output_tokens=24, think_s=0.2)
 
 
 def load_for(requests: int, seed: int) -> Load:
-    return Load(
-        streams=STREAMS.streams,
-        requests=requests,
-        prompt_words=STREAMS.prompt_words,
-        output_tokens=STREAMS.output_tokens,
-        think_s=STREAMS.think_s,
-        seed=seed,
-    )
+    return replace(STREAMS, requests=requests, seed=seed)
 
 
 def said(fleet: Fleet, kind: type) -> list:

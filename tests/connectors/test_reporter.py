@@ -12,7 +12,7 @@ from daom.codec import decode
 from daom.events import Source, TelemetryBatch, Tick
 from daom.topics import TopicSpec
 from tests.kafka_servers import RealKafka
-from tests.servers import eventually
+from tests.servers import eventually, free_port
 
 START_S = 1_766_000_000.0
 
@@ -61,9 +61,7 @@ def arrived(address, topic):
 @pytest.fixture
 def closed_port():
     """An address at which nobody listens."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{probe.getsockname()[1]}"
+    return f"127.0.0.1:{free_port()}"
 
 
 @pytest.fixture

@@ -6,21 +6,18 @@ import asyncio
 import json
 import os
 import signal
-import socket
 import subprocess
 import time
-import urllib.request
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import NamedTuple, Self
 
 import aiohttp
 import numpy as np
 
 from tests.kafka_servers import REPOSITORY
-from tests.servers import eventually
+from tests.servers import WITHOUT_PROXY, eventually, free_port
 
 PYTHON_VARIABLE = "DAOM_VLLM_PYTHON"
 MODEL = "tiny"
@@ -65,9 +62,7 @@ class Vllm:
         self._options = options
         self._environment = dict(environment or {})
         self._process: subprocess.Popen[bytes] | None = None
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.url = f"http://127.0.0.1:{probe.getsockname()[1]}"
+        self.url = f"http://127.0.0.1:{free_port()}"
 
     def __enter__(self) -> Self:
         model = self._folder / "model"
@@ -92,12 +87,7 @@ class Vllm:
             raise AssertionError(f"vLLM is not ready:\n{self.log[-4_000:]}") from error
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     @property
@@ -118,7 +108,7 @@ class Vllm:
         if self._process is not None and self._process.poll() is not None:
             raise AssertionError(f"vLLM has ended with {self._process.returncode}")
         try:
-            with urllib.request.urlopen(f"{self.url}/health", timeout=5.0) as answer:
+            with WITHOUT_PROXY.open(f"{self.url}/health", timeout=5.0) as answer:
                 return bool(answer.status == 200)
         except OSError:
             return False
