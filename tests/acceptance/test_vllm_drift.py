@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -13,20 +15,36 @@ from tests.fleet import Fleet
 from tests.servers import eventually
 from tests.vllm.engine import Load, Vllm
 
+T = TypeVar("T")
+
 pytestmark = [pytest.mark.vllm, pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(900)]
 
 # Panes of a second, so that a minute is a reference.
 SETTINGS = {"DAOM_TIME__PANE_S": "1", "DAOM_TIME__LATENESS_S": "1", "DAOM_ALERTS__PENDING_S": "5"}
-STREAMS = Load(streams=8, prompt_words=60, output_tokens=24, think_s=0.2)
+STREAMS = Load(streams=8, requests=10, prompt_words=60, output_tokens=24, think_s=0.2)
+ROUNDS = 40
+JUDGED_PANES = 20
 
 
-def load_for(requests: int, seed: int) -> Load:
-    return replace(STREAMS, requests=requests, seed=seed)
+def serve_until(engine: Vllm, condition: Callable[[], T], seed: int) -> T:
+    """Send round after round of requests, until ``condition`` holds; return what it said."""
+    for round_seed in range(seed, seed + ROUNDS):
+        replace(STREAMS, seed=round_seed).run(engine.url)
+        if answer := condition():
+            return answer
+    raise AssertionError(f"not so after {ROUNDS} rounds; vLLM's log:\n{engine.log[-2_000:]}")
 
 
 def said(fleet: Fleet, kind: type) -> list:
     outputs = [decode_output(value) for value in fleet.said().values()]
     return sorted((o for o in outputs if isinstance(o, kind)), key=lambda o: o.event_time_s)
+
+
+def judged(fleet: Fleet, after_s: float = 0.0) -> set[float]:
+    """Panes after ``after_s`` in which a signal had a reference to be judged by."""
+    verdicts = said(fleet, DriftVerdict)
+    known = {v.event_time_s for v in verdicts if v.drifting != "insufficient"}
+    return {event_time_s for event_time_s in known if event_time_s > after_s}
 
 
 def firing(fleet: Fleet) -> list[Alert]:
@@ -46,17 +64,17 @@ def test_a_lower_limit_of_sequences_is_found_and_a_restart_is_not(
             "DAOM_PROBE__ENGINE": "blue",
         }
         with Vllm(tmp_path, environment=environment) as engine:
-            load_for(100, seed=1).run(engine.url)
-        learned = [v for v in said(fleet, DriftVerdict) if v.drifting != "insufficient"]
-        assert learned, "nothing was learned"
+            learned = serve_until(engine, lambda: judged(fleet), seed=100)
+        stopped_s = max(learned)
 
         with Vllm(tmp_path, environment=environment) as engine:
-            load_for(40, seed=2).run(engine.url)
+            serve_until(
+                engine, lambda: len(judged(fleet, after_s=stopped_s)) >= JUDGED_PANES, seed=200
+            )
         assert firing(fleet) == []
 
         with Vllm(tmp_path, "--max-num-seqs", "1", environment=environment) as engine:
-            load_for(25, seed=3).run(engine.url)
-            alerts = eventually(lambda: firing(fleet), 30.0, every_s=1.0)
+            alerts = serve_until(engine, lambda: firing(fleet), seed=300)
 
         assert {"ttft_s", "e2e_s"} & {a.labels["signal"] for a in alerts}
         assert {a.attribution for a in alerts} <= {"service", "mixed"}
