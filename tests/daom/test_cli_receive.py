@@ -2,38 +2,20 @@
 
 import contextlib
 import json
-import os
-import signal
-import subprocess
-import sys
 import urllib.error
 import urllib.request
 
 import pytest
 
+from tests.processes import ENDED_WITHIN_S, running, said_at_the_end
 from tests.servers import WITHOUT_PROXY
-
-DAOM = (sys.executable, "-m", "daom")
-ENDED_WITHIN_S = 20.0
 
 
 @contextlib.contextmanager
 def receiving(*options, **variables):
     """A running ``daom receive``, and where it says that it listens."""
-    process = subprocess.Popen(
-        [*DAOM, "receive", "--port", "0", *options],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, **variables},
-    )
-    try:
+    with running("receive", "--port", "0", *options, **variables) as process:
         yield process, process.stdout.readline().strip()
-    finally:
-        process.kill()
-        process.wait()
-        process.stdout.close()
-        process.stderr.close()
 
 
 def posted(url, fields, **headers):
@@ -63,8 +45,7 @@ def test_it_listens_takes_what_has_the_token_and_ends_when_told(
     with receiving(*at, "--token-file", str(token)) as (process, url):
         assert posted(url, deploy) == 401
         assert posted(url, deploy, Authorization="Bearer s3cret") == 202
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(ENDED_WITHIN_S) == 0
+        said_at_the_end(process)
 
 
 def test_the_token_may_come_from_the_environment_and_kafka_later():
@@ -72,9 +53,7 @@ def test_the_token_may_come_from_the_environment_and_kafka_later():
         assert url.startswith("http://127.0.0.1:")
         assert posted(url, {}) == 401
         assert posted(url, {}, Authorization="Bearer s3cret") == 400
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(ENDED_WITHIN_S) == 0
-        assert "what comes is kept until it is back" in process.stderr.read()
+        assert "what comes is kept until it is back" in said_at_the_end(process)
 
 
 def test_beyond_this_machine_it_asks_for_a_token_or_a_clear_no(daom):

@@ -1,10 +1,6 @@
 """``daom scrape`` as a user meets it."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
 
 import pytest
 
@@ -13,6 +9,7 @@ from connectors.metrics_text import read_metrics
 from daom.topics import Topics
 from tests.connectors.metrics_server import SAMPLE, MetricsServer
 from tests.fleet import Fleet
+from tests.processes import running, said_at_the_end
 from tests.servers import eventually
 
 ENDED_WITHIN_S = 20.0
@@ -88,18 +85,11 @@ def test_secrets_come_from_a_file_or_the_environment(daom, vllm, tmp_path, monke
 @pytest.mark.broker
 def test_what_it_scrapes_is_on_the_telemetry_topic(embedded_broker, topic_prefix, vllm):
     with Fleet(embedded_broker.bootstrap_servers, topic_prefix) as fleet:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "daom", "scrape", vllm.address, "--interval", "1s"],
-            env={**os.environ, **fleet.environment},
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        telemetry = Topics(topic_prefix).telemetry
-        eventually(lambda: fleet.values(telemetry))
-        process.send_signal(signal.SIGTERM)
-        _, said = process.communicate(timeout=ENDED_WITHIN_S)
+        with running("scrape", vllm.address, "--interval", "1s", **fleet.environment) as process:
+            telemetry = Topics(topic_prefix).telemetry
+            eventually(lambda: fleet.values(telemetry))
+            said = said_at_the_end(process)
         key, _, headers = fleet.records(telemetry)[0]
 
-    assert process.returncode == 0
     assert f"scraping 1 URL every 1 s -> {telemetry}" in said
     assert (key, headers["schema"]) == (b"tiny", b"TelemetryBatch/1")
