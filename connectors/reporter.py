@@ -15,7 +15,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from daom.codec import encode_msgpack, schema_of
@@ -49,11 +49,10 @@ class ReporterCounts:
     sent: int = 0
     dropped: int = 0
     refused: int = 0
-    errors: dict[str, int] | None = None
+    errors: dict[str, int] = field(default_factory=dict)
 
     def note(self, error: BaseException) -> bool:
         """Count ``error``; return whether it is the first of its type."""
-        self.errors = self.errors or {}
         name = type(error).__name__
         self.errors[name] = self.errors.get(name, 0) + 1
         return self.errors[name] == 1

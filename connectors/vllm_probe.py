@@ -158,7 +158,7 @@ class Probe:
         own = {
             **self._own,
             "probe_dropped_total": float(counts.dropped + counts.refused),
-            "probe_errors_total": float(sum((counts.errors or {}).values())),
+            "probe_errors_total": float(sum(counts.errors.values())),
         }
         engine.seq += 1
         source = msgspec.structs.replace(engine.source, seq=engine.seq)

