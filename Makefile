@@ -3,11 +3,12 @@
 PYTHON ?= python3
 UV ?= uv
 ARGS ?=
+ROUNDS ?= 30
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check vllm bench bench-vllm bench-detection lock clean
+.PHONY: help install demo test check chaos vllm bench bench-vllm bench-detection lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -49,6 +50,9 @@ vllm: .venv-vllm/.installed ## a real vLLM for the CPU in .venv-vllm, with DAOM 
 	@test -x .venv-vllm/bin/pip || $(PYTHON) -m venv .venv-vllm
 	tests/vllm/install.sh .venv-vllm
 	@touch $@
+
+chaos: $(INSTALLED) ## kill, hang and poison a fleet, and see that nothing is lost; ROUNDS=1000 SEED=7
+	$(BIN)/python -m tests.chaos --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 bench: $(INSTALLED) ## measure throughput and detection; ARGS=--short for a quick look
 	$(BIN)/python -m bench $(ARGS)

@@ -167,6 +167,10 @@ class Worker:
         self._process.send_signal(signal.SIGTERM)
         return self._process.wait(within_s)
 
+    def send(self, sent: signal.Signals) -> None:
+        """Send a signal."""
+        self._process.send_signal(sent)
+
     def kill(self) -> None:
         """SIGKILL."""
         self._process.kill()

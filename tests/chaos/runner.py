@@ -1,0 +1,97 @@
+"""Round after round: a fault while telemetry comes in, and then the books must agree."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from tests.chaos.faults import FAULTS, Fault
+from tests.chaos.scene import Scene
+from tests.chaos.stream import slices
+
+SLICE_S = 60.0
+
+
+class Round(NamedTuple):
+    """What came of one.
+
+    Attributes:
+        wrong: What does not agree, in words; empty where all does.
+        outputs: So many ids there are by now,
+        firing: and so many alerts fire.
+        repeats: Said again, the same to the byte, since the beginning.
+        restarts: Workers that ended by themselves, since the beginning.
+        took_s: From the fault to the agreement.
+    """
+
+    number: int
+    fault: str
+    wrong: str
+    outputs: int
+    firing: int
+    repeats: int
+    restarts: int
+    took_s: float
+
+
+def shuffled(rng: np.random.Generator, rounds: int) -> Iterator[Fault]:
+    """Yield ``rounds`` faults: all of them in some order, and again in another one."""
+    while rounds > 0:
+        for number in rng.permutation(len(FAULTS))[:rounds].tolist():
+            yield FAULTS[number]
+        rounds -= len(FAULTS)
+
+
+def rounds(folder: Path, seed: int, number_of_rounds: int) -> Iterator[Round]:
+    """Yield what came of each round; the first that went wrong is the last.
+
+    Before the faults begin, references are learned, so that there are verdicts to lose.
+
+    Args:
+        folder: Where the servers' data and all logs go.
+        seed: Of the faults, their moments and what they leave open.
+        number_of_rounds: How many, at most.
+    """
+    rng = np.random.default_rng(seed)
+    faults = shuffled(rng, number_of_rounds)
+    with Scene(folder, rng) as scene:
+        telemetry = slices(SLICE_S)
+        scene.play([line for _ in range(12) for line in next(telemetry)])
+        for number, (fault, lines) in enumerate(zip(faults, telemetry, strict=False), start=1):
+            began_s = time.monotonic()
+            fault.happen(scene, lines)
+            wrong = scene.disagreement()
+            if not wrong and number == number_of_rounds:
+                wrong = _replay_differs(scene)
+            took_s = time.monotonic() - began_s
+            yield Round(
+                number=number,
+                fault=fault.name,
+                wrong=wrong,
+                outputs=len(scene.said.outputs),
+                firing=len(scene.expected.firing),
+                repeats=scene.said.repeats,
+                restarts=scene.restarts,
+                took_s=took_s,
+            )
+            if wrong:
+                return
+
+
+def _replay_differs(scene: Scene) -> str:
+    """Return whether ``daom replay`` of the topic says other ids than were said."""
+    done = subprocess.run(
+        [sys.executable, "-m", "daom", "replay", "topic:", "--json"],
+        env=scene.fleet.environment,
+        capture_output=True,
+        check=True,
+    )
+    ids = {json.loads(line)["id"] for line in done.stdout.splitlines()}
+    return "" if ids == scene.said.outputs.keys() else "daom replay says something else"
