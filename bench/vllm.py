@@ -118,7 +118,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.vllm", description=__doc__)
     parser.add_argument("--short", action="store_true", help="one start, two pairs")
     arguments = parser.parse_args()
-    starts, loads = (1, 2) if arguments.short else (3, 6)
+    starts, loads = (1, 2) if arguments.short else (3, 4)
     with tempfile.TemporaryDirectory() as folder, RealKafka(Path(folder) / "kafka") as kafka:
         address = kafka.bootstrap_servers
         topic = TopicSpec(Topics().telemetry, 1, 1, {})
