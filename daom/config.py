@@ -15,10 +15,12 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError, model_validator
 
 from daom.durations import DURATION_PATTERN, parse_duration
 from daom.errors import ConfigError
+from daom.limits_config import LimitsConfig
+from daom.section import Section
 
 ENV_PREFIX: Final = "DAOM_"
 _NOT_CONFIG: Final = frozenset(
@@ -64,12 +66,6 @@ def _split_commas(value: object) -> object:
 
 
 Words = Annotated[tuple[str, ...], BeforeValidator(_split_commas)]
-
-
-class Section(BaseModel):
-    """A part of the configuration: unknown fields are refused, values never change."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", coerce_numbers_to_str=True)
 
 
 class KafkaConfig(Section):
@@ -261,6 +257,7 @@ class Config(Section):
     detector: DetectorConfig = DetectorConfig()
     threshold: ThresholdConfig = ThresholdConfig()
     alerts: AlertConfig = AlertConfig()
+    limits: LimitsConfig = LimitsConfig()
     worker: WorkerConfig = WorkerConfig()
     bridge: BridgeConfig = BridgeConfig()
     probe: dict[str, Any] = Field(default_factory=dict)

@@ -25,6 +25,9 @@ class WorkerMetrics:
         self._dead_letters = Counter(
             "daom_dead_letters", "Faults dead-lettered, by kind", ["kind"], registry=registry
         )
+        self._limits = Counter(
+            "daom_limit_hits", "Records beyond a limit, by limit", ["limit"], registry=registry
+        )
         self._position = Gauge(
             "daom_position", "Next offset to fold", ["partition"], registry=registry
         )
@@ -49,6 +52,8 @@ class WorkerMetrics:
             self._outputs.labels(type(output).__name__).inc()
         for fault in folded.faults:
             self._dead_letters.labels(fault.kind).inc()
+            if fault.limit is not None:
+                self._limits.labels(fault.limit).inc()
 
     def saved(self, fold: PartitionFold) -> None:
         """Note how far a partition has come, each time that it is saved."""

@@ -35,6 +35,10 @@ _MAX_IN_FLIGHT: Final = 10_000
 _MAX_DEAD_LETTER_BYTES: Final = 512 * 2**10
 """Of a longer record that could not be used only the beginning is kept."""
 
+_WHOLE_LETTERS: Final = 8
+"""A record with more faults than this is not kept once more with each further one: one message
+could become thousands of times its size."""
+
 Headers = list[tuple[str, bytes]]
 
 
@@ -196,15 +200,17 @@ class Owner:
         if folded is None:
             return
         self._metrics.record(folded)
-        for fault in folded.faults:
-            await self._dead_letter(fold.number, record, fault)
+        for count, fault in enumerate(folded.faults):
+            kept = (record.value or b"")[:_MAX_DEAD_LETTER_BYTES] if count < _WHOLE_LETTERS else b""
+            await self._dead_letter(fold.number, record, fault, kept)
         for output in folded.outputs:
             topic, key = self._topics.topic_of(output)
             name = f"{type(output).__name__}/1"
             await self._send(topic, key, encode_output(output), None, [("schema", name.encode())])
 
-    async def _dead_letter(self, number: int, record: LogRecord, fault: MalformedRecord) -> None:
-        value = record.value or b""
+    async def _dead_letter(
+        self, number: int, record: LogRecord, fault: MalformedRecord, kept: bytes
+    ) -> None:
         headers = [
             ("schema", b"DeadLetter/1"),
             ("kind", fault.kind.encode()),
@@ -212,12 +218,11 @@ class Owner:
             ("source_topic", self._topics.telemetry.encode()),
             ("source_partition", str(number).encode()),
             ("source_offset", str(record.offset).encode()),
-            ("source_bytes", str(len(value)).encode()),
+            ("source_bytes", str(len(record.value or b"")).encode()),
         ]
         if record.key is not None:
             headers.append(("source_key", record.key))
         key = dead_letter_key(self._topics.telemetry, number, record.offset)
-        kept = value[:_MAX_DEAD_LETTER_BYTES]
         await self._send(self._topics.dead_letters, key, kept, None, headers)
 
     async def _send(
