@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from connectors.kafka import ATTEMPT_S, describe_topics, read_topic, wait_for_broker
+from connectors.status_server import Page, as_json, serving
 from daom.config import Config
 from daom.errors import ConfigError, DaomError, SinkUnavailable
 from daom.logs import LOGGING
@@ -84,7 +85,6 @@ def _status(
     from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest  # noqa: PLC0415
 
     from connectors.offsets import OffsetReader  # noqa: PLC0415
-    from connectors.status_server import Page, as_json, serving  # noqa: PLC0415
     from streams.metrics import PartitionGauges  # noqa: PLC0415
 
     registry.register(PartitionGauges(watch.owned, metrics.counted))
@@ -219,30 +219,49 @@ async def _telemetry_partitions(config: Config) -> int:
     return telemetry.partitions
 
 
-def run_alertmanager_bridge(config: Config) -> None:
+def run_alertmanager_bridge(config: Config, host: str, port: int) -> None:
     """Keep every Alertmanager told of the alerts, until told to stop.
+
+    Args:
+        config: Where Kafka and the Alertmanagers are.
+        host: Interface that ``/metrics``, ``/healthz`` and ``/readyz`` listen on.
+        port: Their port; 0: none.
 
     Raises:
         ConfigError: If an address cannot be used.
     """
-    asyncio.run(until_stopped(lambda: _bridge(config)))
+    asyncio.run(until_stopped(lambda: _bridge(config, host, port)))
 
 
-async def _bridge(config: Config) -> None:
+async def _bridge(config: Config, host: str, port: int) -> None:
     from connectors.alert_bridge import KafkaAlertSource, run_bridge  # noqa: PLC0415
     from connectors.alertmanager import AlertmanagerSink  # noqa: PLC0415
+    from connectors.bridge_status import BridgeStatus  # noqa: PLC0415
     from daom.alert_book import BookSettings  # noqa: PLC0415
 
     bridge, client = config.bridge, config.kafka.client()
     topics = Topics(config.kafka.topic_prefix)
-    await wait_for_broker(client, _BROKER_WAIT_S)
+    status = BridgeStatus(len(bridge.alertmanagers), time.monotonic)
+    settings = BookSettings(resend_s=bridge.resend_s, resolve_repeat_s=bridge.resolve_repeat_s)
     async with AsyncExitStack() as stack:
+        if port:
+            stack.enter_context(serving(host, port, status.pages()))
+        # No task group: what is raised below must reach the caller as it is.
+        beating = asyncio.create_task(status.beat())
+        stack.callback(beating.cancel)
+        await wait_for_broker(client, _BROKER_WAIT_S)
         source = await stack.enter_async_context(KafkaAlertSource(topics.alerts, client))
         sinks = [
             await stack.enter_async_context(AlertmanagerSink(url)) for url in bridge.alertmanagers
         ]
-        settings = BookSettings(resend_s=bridge.resend_s, resolve_repeat_s=bridge.resolve_repeat_s)
-        await run_bridge(source, sinks, settings, clock=time.time)
+        await run_bridge(
+            source,
+            sinks,
+            settings,
+            clock=time.time,
+            counters=status.counters,
+            on_event=status.note,
+        )
 
 
 def run_receiver(
