@@ -218,9 +218,20 @@ class WorkerConfig(Section):
     max_message_bytes: int = Field(default=4 * 2**20, ge=1_024, le=64 * 2**20)
     """Larger messages go to the dead-letter topic unread."""
     metrics_host: str = "127.0.0.1"
-    """Interface that /metrics and /healthz listen on."""
+    """Interface that /metrics, /healthz and /readyz listen on."""
     metrics_port: int = Field(default=0, ge=0, le=65_535)
     """Their port; 0: none."""
+    stuck_after_s: Seconds = 300.0
+    """A partition with more to do that stands still for so long fails /healthz."""
+
+    @model_validator(mode="after")
+    def _a_checkpoint_comes_before_it_is_missed(self) -> Self:
+        if self.stuck_after_s <= self.checkpoint_s:
+            raise ValueError(
+                f"stuck_after_s={self.stuck_after_s:g} must be longer than "
+                f"checkpoint_s={self.checkpoint_s:g}: positions are saved no more often"
+            )
+        return self
 
 
 class BridgeConfig(Section):

@@ -26,6 +26,7 @@ from daom.topics import Topics, dead_letter_key
 from streams.checkpoint import Checkpoint, Marker, decode_checkpoint, decode_marker, encode_marker
 from streams.metrics import WorkerMetrics
 from streams.partition import LogRecord, PartitionFold
+from streams.watch import Standing
 
 _LOGGER: Final = logging.getLogger(__name__)
 
@@ -76,9 +77,14 @@ class Ports:
 
 @dataclass(slots=True)
 class _Held:
-    """One loaded partition, and the acknowledgements that its next checkpoint will release."""
+    """One loaded partition, and the acknowledgements that its next checkpoint will release.
+
+    Attributes:
+        saved: The position that checkpoints cover.
+    """
 
     fold: PartitionFold
+    saved: int
     acknowledge: list[Callable[[], None]] = field(default_factory=list)
 
 
@@ -133,8 +139,27 @@ class Owner:
     async def _hold(self, number: int) -> _Held:
         held = self._held.get(number)
         if held is None:
-            held = self._held[number] = _Held(await self._load(number))
+            fold = await self._load(number)
+            held = self._held[number] = _Held(fold, fold.position)
         return held
+
+    def standing(self, number: int) -> Standing | None:
+        """Return how far partition ``number`` has come; None while it is not loaded.
+
+        For a watch in another thread: it takes no turn, since whoever has it may hang.
+        """
+        held = self._held.get(number)
+        if held is None:
+            return None
+        states = [cell.state for cell in list(held.fold.fold.cells.values())]
+        times_s = [state.clock.now_s for state in states if state.clock.now_s is not None]
+        return Standing(
+            position=held.fold.position,
+            saved=held.saved,
+            event_s=max(times_s, default=None),
+            cells=len(states),
+            engines=sum(len(state.engines) for state in states),
+        )
 
     async def _load(self, number: int) -> PartitionFold:
         fold = PartitionFold(
@@ -279,6 +304,7 @@ class Owner:
         await self._send(topic, MARKER_KEY, marker, number, [("schema", b"Marker/1")])
         await self._arrive()
         held.fold.saved()
+        held.saved = held.fold.position
         for release in held.acknowledge:
             release()
         held.acknowledge.clear()
