@@ -77,7 +77,9 @@ class AlertDesk:
             if life is None:
                 if not condition.active:
                     continue
-                life = AlertLife(condition.name, condition.engine, condition.signal)
+                life = AlertLife(
+                    condition.name, condition.engine, condition.signal, limit=condition.limit
+                )
                 state.lives[condition.key] = life
             is_presence = condition.signal is None
             lifecycle = self._settings.presence if is_presence else self._settings.drift

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from daom.alerting import AlertSettings, DeskState
 from daom.conditions import DriftRules
 from daom.engine import EngineState
 from daom.event_time import CellClock, ClockState
-from daom.events import ChangeEvent
+from daom.events import ChangeEvent, Source
+from daom.limits import DEFAULT_LIMITS, LimitHit, LimitName, Limits
 from daom.series import SeriesState, SignalSettings
 from detectors.peers import PeersState
 
@@ -24,6 +26,7 @@ class CellSettings:
         silent_after_s: An engine is silent after this long without a record,
         forget_after_s: and forgotten after this long.
         stalled_after_s: An engine with work in flight is stalled after this long without progress.
+        limits: How much it holds.
     """
 
     signals: tuple[SignalSettings, ...]
@@ -36,6 +39,7 @@ class CellSettings:
     silent_after_s: float = 60.0
     forget_after_s: float = 21_600.0
     stalled_after_s: float = 60.0
+    limits: Limits = DEFAULT_LIMITS
 
 
 @dataclass(slots=True)
@@ -53,3 +57,17 @@ class CellState:
     changes: list[ChangeEvent] = field(default_factory=list)
     renewals: list[ChangeEvent] = field(default_factory=list)
     counters: dict[str, int] = field(default_factory=dict)
+    limits: dict[LimitName, LimitHit] = field(default_factory=dict)
+
+    def engines_of(self, source: Source) -> Iterator[EngineState]:
+        """Yield the engines that a GPU sample of ``source`` is about: one, or all of a host."""
+        for name, engine in self.engines.items():
+            by_host = source.engine is None and source.host in {engine.host, None}
+            if name == source.engine or by_host:
+                yield engine
+
+    @property
+    def heard_s(self) -> float:
+        """When a producer was last heard, one that was refused included."""
+        refused = self.limits.get("engines")
+        return self.last_record_s if refused is None else max(self.last_record_s, refused.last_s)

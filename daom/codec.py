@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from daom.columns import TableColumns, as_number, refuse, usable_numbers
+from daom.columns import TableColumns, as_number, check_limit, refuse, usable_numbers
 from daom.errors import MalformedRecord
 from daom.events import (
     EMPTY_TABLE,
@@ -34,6 +34,7 @@ from daom.events import (
     Tick,
 )
 from daom.histograms import usable_histograms, wire_histogram
+from daom.limits import DEFAULT_LIMITS, Limits
 
 FAULT_KINDS: Final = (
     "tombstone",
@@ -51,12 +52,15 @@ FAULT_KINDS: Final = (
     "time_out_of_range",
     "time_outside_batch",
     "wrong_key",
+    "limit",
     "internal_error",
 )
 SCHEMA_VERSION: Final = 1
 DEFAULT_MAX_BYTES: Final = 4 * 2**20
 MAX_BATCH_SPAN_S: Final = 600.0
 """A batch is an engine's samples of a *short* interval."""
+MAX_GPUS: Final = 64
+"""Of a host."""
 MAX_UNIX_S: Final = 32_503_680_000.0
 """The year 3000. Milliseconds sent as seconds land far beyond it."""
 
@@ -86,7 +90,11 @@ class Decoded(NamedTuple):
 
 
 def decode(
-    value: bytes | None, *, logged_s: float | None = None, max_bytes: int = DEFAULT_MAX_BYTES
+    value: bytes | None,
+    *,
+    logged_s: float | None = None,
+    max_bytes: int = DEFAULT_MAX_BYTES,
+    limits: Limits = DEFAULT_LIMITS,
 ) -> Decoded:
     """Return the record that ``value`` holds, JSON or MessagePack.
 
@@ -94,6 +102,7 @@ def decode(
         value: The message as it came; None is a tombstone.
         logged_s: When the log took the record, if the log says; a ``logged_s`` in it wins.
         max_bytes: Longer messages are refused unread.
+        limits: How much may be in one record.
 
     Raises:
         MalformedRecord: If nothing of it can be used; ``kind`` and ``field`` say why.
@@ -102,24 +111,45 @@ def decode(
         raise MalformedRecord("tombstone", "", "a null value; telemetry is never deleted by key")
     if len(value) > max_bytes:
         raise MalformedRecord(
-            "too_large", "", f"{len(value)} bytes; at most {max_bytes} are allowed"
+            "too_large",
+            "",
+            f"{len(value)} bytes; at most {max_bytes} are allowed",
+            limit="message_bytes",
+            allowed=max_bytes,
         )
     fields = _parse(value)
     name = _schema_name(fields)
     source = _source(fields)
-    own_logged_s = _time(fields, "logged_s")
-    logged_s = logged_s if own_logged_s is None else own_logged_s
     faults: list[MalformedRecord] = []
-    record: Record
-    if name == "TelemetryBatch":
-        record = _telemetry(fields, source, logged_s, faults)
-    elif name == "GpuSample":
-        record = _gpu_sample(fields, source, logged_s, faults)
-    elif name == "ChangeEvent":
-        record = _change_event(fields, source, logged_s)
-    else:
-        record = Tick(source=source, time_s=_required_time(fields, "time_s"), logged_s=logged_s)
+    try:
+        for part in source.names:
+            check_limit("name_chars", len(part), limits.name_chars, "source")
+        own_logged_s = _time(fields, "logged_s")
+        logged_s = logged_s if own_logged_s is None else own_logged_s
+        record = _record(name, fields, source, logged_s, faults, limits)
+    except MalformedRecord as error:
+        error.model = source.model
+        raise
     return Decoded(record, tuple(faults))
+
+
+def _record(
+    name: str,
+    fields: dict[str, Any],
+    source: Source,
+    logged_s: float | None,
+    faults: list[MalformedRecord],
+    limits: Limits,
+) -> Record:
+    match name:
+        case "TelemetryBatch":
+            return _telemetry(fields, source, logged_s, faults, limits)
+        case "GpuSample":
+            return _gpu_sample(fields, source, logged_s, faults, limits)
+        case "ChangeEvent":
+            return _change_event(fields, source, logged_s)
+        case _:
+            return Tick(source=source, time_s=_required_time(fields, "time_s"), logged_s=logged_s)
 
 
 def _parse(value: bytes) -> dict[str, Any]:
@@ -202,9 +232,10 @@ def _telemetry(
     source: Source,
     logged_s: float | None,
     faults: list[MalformedRecord],
+    limits: Limits,
 ) -> TelemetryBatch:
     start_s, end_s = _time(fields, "start_s"), _time(fields, "end_s")
-    parsed = [TableColumns(name, fields[name], faults) for name in _TABLES if fields.get(name)]
+    parsed = [TableColumns(n, fields[n], faults, limits) for n in _TABLES if fields.get(n)]
     if end_s is None:
         end_s = _latest_row_s(parsed)
     if start_s is not None and start_s > end_s:
@@ -230,8 +261,8 @@ def _telemetry(
         end_s=end_s,
         requests=tables.get("requests", EMPTY_TABLE),
         steps=tables.get("steps", EMPTY_TABLE),
-        gauges=usable_numbers(fields.get("gauges"), "gauges", faults),
-        histograms=usable_histograms(fields.get("histograms"), faults),
+        gauges=usable_numbers(fields.get("gauges"), "gauges", faults, limits),
+        histograms=usable_histograms(fields.get("histograms"), faults, limits),
         logged_s=logged_s,
     )
 
@@ -251,15 +282,17 @@ def _gpu_sample(
     source: Source,
     logged_s: float | None,
     faults: list[MalformedRecord],
+    limits: Limits,
 ) -> GpuSample:
     raw = fields.get("gpus")
     if not isinstance(raw, list) or not all(isinstance(gpu, dict) for gpu in raw):
         refuse("wrong_type", "gpus", raw, "a list of maps, one a GPU, is needed")
+    check_limit("gpus", len(raw), MAX_GPUS, "gpus")
     gpus: list[Mapping[str, float | str]] = []
     for i, gpu in enumerate(raw):
         words = {n: v for n, v in gpu.items() if isinstance(n, str) and isinstance(v, str)}
         rest = {n: v for n, v in gpu.items() if n not in words and not isinstance(v, list | dict)}
-        gpus.append({**words, **usable_numbers(rest, f"gpus[{i}]", faults)})
+        gpus.append({**words, **usable_numbers(rest, f"gpus[{i}]", faults, limits)})
     return GpuSample(
         source=source,
         time_s=_required_time(fields, "time_s"),

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from daom.errors import MalformedRecord
 from daom.events import Table
+from daom.limits import LIMIT_WORDS, LimitName, Limits
 
-MAX_COLUMNS: Final = 64
 ROW_TIME_SLACK_S: Final = 60.0
 """How far a row may lie outside the span its batch declares; the span is then widened."""
 
@@ -32,12 +32,15 @@ class TableColumns:
         name: The table's name, for the faults.
         raw: What the record holds under it.
         faults: Appended to for every value that is left out.
+        limits: How many columns and rows there may be.
     """
 
-    def __init__(self, name: str, raw: object, faults: list[MalformedRecord]) -> None:
+    def __init__(
+        self, name: str, raw: object, faults: list[MalformedRecord], limits: Limits
+    ) -> None:
         if not isinstance(raw, dict):
             refuse("wrong_type", name, raw, "a map from column names to columns is needed")
-        check_names(raw, name)
+        check_names(raw, name, limits)
         self.name = name
         self.end_s: NDArray[np.float64] | None = None
         self.columns: dict[str, NDArray[np.float32]] = {}
@@ -52,6 +55,7 @@ class TableColumns:
                 numbers = cast("NDArray[np.float32]", _numeric(values, field, np.dtype("<f4")))
                 self.columns[column] = _usable(numbers, values, field, faults)
         self.rows = self._common_length()
+        check_limit("rows", self.rows, limits.rows, name)
 
     def _common_length(self) -> int:
         lengths = {name: len(values) for name, values in (self.columns | self.text).items()}
@@ -92,13 +96,22 @@ def refuse(kind: str, field: str, got: object, allowed: str) -> NoReturn:
     raise MalformedRecord(kind, field, f"got {got!r:.200}; {allowed}")
 
 
-def check_names(raw: dict[Any, Any], field: str) -> None:
-    """Refuse a map with too many names, or with names that are no words."""
-    if len(raw) > MAX_COLUMNS:
-        refuse("too_large", field, f"{len(raw)} names", f"at most {MAX_COLUMNS} are allowed")
+def check_limit(limit: LimitName, got: int, allowed: int, field: str) -> None:
+    """Refuse a record of which ``field`` has more than is allowed."""
+    if got > allowed:
+        reason = (
+            f"got {got} {LIMIT_WORDS[limit].partition(' of ')[0]}; at most {allowed} are allowed"
+        )
+        raise MalformedRecord("too_large", field, reason, limit=limit, allowed=allowed)
+
+
+def check_names(raw: dict[Any, Any], field: str, limits: Limits) -> None:
+    """Refuse a map with too many names, too long ones, or names that are no words."""
+    check_limit("columns", len(raw), limits.columns, field)
     for name in raw:
         if not isinstance(name, str):
             refuse("wrong_type", field, name, "names are words")
+        check_limit("name_chars", len(name), limits.name_chars, field)
 
 
 def as_number(value: object) -> float | None:
@@ -179,13 +192,15 @@ def _is_non_negative(column: str) -> bool:
     return column.endswith(_NON_NEGATIVE_SUFFIXES) or column in _NON_NEGATIVE_NAMES
 
 
-def usable_numbers(raw: object, field: str, faults: list[MalformedRecord]) -> dict[str, float]:
+def usable_numbers(
+    raw: object, field: str, faults: list[MalformedRecord], limits: Limits
+) -> dict[str, float]:
     """Return the numbers of a map from names to numbers; note those that cannot be used."""
     if raw is None:
         return {}
     if not isinstance(raw, dict):
         refuse("wrong_type", field, raw, "a map from names to numbers is needed")
-    check_names(raw, field)
+    check_names(raw, field, limits)
     numbers: dict[str, float] = {}
     for name, value in raw.items():
         if value is None:

@@ -15,10 +15,12 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError, model_validator
 
 from daom.durations import DURATION_PATTERN, parse_duration
 from daom.errors import ConfigError
+from daom.limits_config import LimitsConfig
+from daom.section import Section
 
 ENV_PREFIX: Final = "DAOM_"
 _NOT_CONFIG: Final = frozenset(
@@ -64,12 +66,6 @@ def _split_commas(value: object) -> object:
 
 
 Words = Annotated[tuple[str, ...], BeforeValidator(_split_commas)]
-
-
-class Section(BaseModel):
-    """A part of the configuration: unknown fields are refused, values never change."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", coerce_numbers_to_str=True)
 
 
 class KafkaConfig(Section):
@@ -222,9 +218,20 @@ class WorkerConfig(Section):
     max_message_bytes: int = Field(default=4 * 2**20, ge=1_024, le=64 * 2**20)
     """Larger messages go to the dead-letter topic unread."""
     metrics_host: str = "127.0.0.1"
-    """Interface that /metrics and /healthz listen on."""
+    """Interface that /metrics, /healthz and /readyz listen on."""
     metrics_port: int = Field(default=0, ge=0, le=65_535)
     """Their port; 0: none."""
+    stuck_after_s: Seconds = 300.0
+    """A partition with more to do that stands still for so long fails /healthz."""
+
+    @model_validator(mode="after")
+    def _a_checkpoint_comes_before_it_is_missed(self) -> Self:
+        if self.stuck_after_s <= self.checkpoint_s:
+            raise ValueError(
+                f"stuck_after_s={self.stuck_after_s:g} must be longer than "
+                f"checkpoint_s={self.checkpoint_s:g}: positions are saved no more often"
+            )
+        return self
 
 
 class BridgeConfig(Section):
@@ -261,6 +268,7 @@ class Config(Section):
     detector: DetectorConfig = DetectorConfig()
     threshold: ThresholdConfig = ThresholdConfig()
     alerts: AlertConfig = AlertConfig()
+    limits: LimitsConfig = LimitsConfig()
     worker: WorkerConfig = WorkerConfig()
     bridge: BridgeConfig = BridgeConfig()
     probe: dict[str, Any] = Field(default_factory=dict)

@@ -15,10 +15,13 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from daom.bounded import put
 from daom.events import Columns, GpuSample, Table, TelemetryBatch
 from daom.gpu_readings import counters, readings
 
 _MEMORY_PANES: Final = 360
+_MAX_COUNTERS: Final = 1_024
+"""Of an engine; those of frontends that are gone are the oldest, and are forgotten."""
 _RECENT_PANES: Final = 60
 _PEAK_PANES: Final = 3
 _CAUSE_PANES: Final = 12
@@ -116,6 +119,16 @@ def counter_key(name: str, frontend: str | None) -> str:
     return name if frontend is None else f"{frontend}|{name}"
 
 
+def gpu_quantity(name: str) -> str:
+    """Return under which name a number of a GPU is kept."""
+    return f"gpu_{name}"
+
+
+def _level_name(name: str) -> str:
+    """Return the name of the level that a quantity becomes: of a counter its rate is known."""
+    return name.removesuffix("_total") + "_per_s" if name.endswith("_total") else name
+
+
 def is_surge(arrivals: Shift) -> bool:
     """Return whether the peak of the arrivals is beyond what is usual, and half as high again."""
     beyond = arrivals.peak >= arrivals.usual + NOTABLE_Z * arrivals.sigma
@@ -131,6 +144,14 @@ class ContextState:
     counts: dict[str, int] = field(default_factory=dict)
     counters: dict[str, float] = field(default_factory=dict)
     in_flight: float | None = None
+
+    def knows(self, name: str) -> bool:
+        """Return whether a quantity has been reported before, and is not forgotten."""
+        return name in self.sums or _level_name(name) in self.levels
+
+    def size(self) -> int:
+        """Return how many quantities it knows."""
+        return len(self.levels.keys() | {_level_name(name) for name in self.sums})
 
     def add(self, name: str, total: float, count: int = 1) -> None:
         """Take ``count`` readings that add up to ``total``."""
@@ -192,16 +213,16 @@ class ContextState:
     def take_gpus(self, sample: GpuSample) -> None:
         """Take the numbers of a GPU reading."""
         for name, value in readings(sample.gpus).items():
-            self.add(f"gpu_{name}", value)
+            self.add(gpu_quantity(name), value)
         for (uuid, name), value in counters(sample.gpus).items():
             key = f"{uuid} {name}"
             # A GPU that has failed reads 0, and goes on where it was when it is back.
             counted = value or self.counters.get(key, value)
-            self.add(f"gpu_{name}", self._increase(key, counted))
+            self.add(gpu_quantity(name), self._increase(key, counted))
 
     def _increase(self, counter: str, value: float) -> float:
-        before = self.counters.get(counter, value)
-        self.counters[counter] = value
+        before = self.counters.pop(counter, value)
+        put(self.counters, counter, value, _MAX_COUNTERS)
         # A counter that went down was restarted, and has counted from zero since.
         return value - before if value >= before else value
 
@@ -210,12 +231,14 @@ class ContextState:
         arrivals = self.levels.get("arrivals_per_s")
         return arrivals is not None and is_surge(arrivals.shift(_PEAK_PANES))
 
-    def close_pane(self, pane_s: float, *, calm: bool) -> None:
+    def close_pane(self, pane_s: float, *, calm: bool, forget_after_s: float = math.inf) -> None:
         """Turn what was taken into one number each, and learn: of hot GPUs nothing is usual."""
         values = self._pane_values(pane_s)
         is_cool = not values.get("gpu_throttle_thermal")
-        for reported in self.levels.values():
+        for name, reported in list(self.levels.items()):
             reported.missed += 1
+            if reported.missed * pane_s > forget_after_s:
+                del self.levels[name]
         for name, value in values.items():
             level = self.levels.get(name)
             if level is None:
@@ -231,9 +254,7 @@ class ContextState:
             if self.counts[name] and not name.endswith("_total")
         }
         increases = {name: t for name, t in self.sums.items() if name.endswith("_total")}
-        values |= {
-            name.removesuffix("_total") + "_per_s": t / pane_s for name, t in increases.items()
-        }
+        values |= {_level_name(name): total / pane_s for name, total in increases.items()}
         if "step_itl_s" in values and "request_itl_s" in values and not self._has_preempted():
             values["itl_ratio"] = values["step_itl_s"] / max(values["request_itl_s"], 1e-9)
         queries = increases.get("prefix_queries_total", 0.0)

@@ -17,6 +17,7 @@ from daom.conditions import (
 from daom.context import ContextState, arrivals_rise
 from daom.events import Output, Series
 from daom.lifecycle import SLOWER_THAN_PEERS, Condition
+from daom.limit_conditions import limit_conditions
 from daom.peer_conditions import peer_condition
 from daom.root_cause import Evidence
 from daom.series import SeriesState, SignalSettings, Surrounding, judge
@@ -71,7 +72,11 @@ class Cycle:
             state.desk, self._conditions, self._judged, self._now_s, self._evidence
         )
         for name, engine in state.engines.items():
-            engine.context.close_pane(settings.pane_s, calm=name not in self._agitated)
+            engine.context.close_pane(
+                settings.pane_s,
+                calm=name not in self._agitated,
+                forget_after_s=settings.forget_after_s,
+            )
         state.desk.maintenance = [w for w in state.desk.maintenance if w.end_s > self._now_s]
 
     def _renew(self) -> None:
@@ -193,6 +198,7 @@ class Cycle:
             yield stall_condition(name, engine, now_s, settings.stalled_after_s)
             yield from circumstance_conditions(name, engine, settings.pane_s)
         yield cell
+        yield from limit_conditions(state.limits, now_s)
         yield from self._ended()
 
     def _ended(self) -> Iterator[Condition]:

@@ -12,6 +12,10 @@
     - SinkRejected       retrying is useless
 """
 
+from __future__ import annotations
+
+from daom.limits import LimitName
+
 
 class DaomError(Exception):
     """Any error that DAOM raises on purpose; its message is meant for a person."""
@@ -35,12 +39,26 @@ class MalformedRecord(DaomError):  # noqa: N818 - named for what it is, as its s
     Attributes:
         kind: One of ``daom.codec.FAULT_KINDS``; the label of its counter.
         field: Where in the record, such as ``requests.ttft_s[3]``; empty for the whole record.
+        limit: The limit that it is beyond; None: it is wrong in another way.
+        allowed: How much that limit allows.
+        model: Whose record it is, as far as it could be read.
     """
 
-    def __init__(self, kind: str, field: str, reason: str) -> None:
+    def __init__(
+        self,
+        kind: str,
+        field: str,
+        reason: str,
+        *,
+        limit: LimitName | None = None,
+        allowed: int = 0,
+    ) -> None:
         super().__init__(f"{field}: {reason}" if field else reason)
         self.kind = kind
         self.field = field
+        self.limit: LimitName | None = limit
+        self.allowed = allowed
+        self.model: str | None = None
 
 
 class CheckpointError(DaomError):

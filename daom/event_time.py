@@ -13,6 +13,12 @@ Records from behind are not restamped: late is late, and is counted.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
+
+from daom.bounded import put
+
+_MAX_LEAPS: Final = 64
+"""Claims that are remembered: two that agree are enough to be believed."""
 
 
 @dataclass(slots=True)
@@ -106,7 +112,8 @@ class CellClock:
             other != engine and abs(leap.latest_s - claimed_s) <= self.max_ahead_s
             for other, leap in state.leaps.items()
         )
-        leap = state.leaps.setdefault(engine, Leap(claimed_s, claimed_s))
+        leap = state.leaps.get(engine, Leap(claimed_s, claimed_s))
+        put(state.leaps, engine, leap, _MAX_LEAPS)
         leap.latest_s = claimed_s
         alone = not leap.others_heard and claimed_s - leap.first_s >= self.max_ahead_s
         return confirmed or alone

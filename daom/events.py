@@ -43,6 +43,13 @@ class Source(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     host: str | None = None
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """Every word in it."""
+        words = (self.model, self.engine, self.version, self.boot, self.frontend)
+        more = (self.tenant, self.lora, self.region, self.host)
+        return tuple(word for word in words + more if word is not None)
+
+    @property
     def numbering(self) -> tuple[str | None, int | None, str | None]:
         """What tells a record that is sent twice: boot, seq, frontend."""
         return self.boot, self.seq, self.frontend

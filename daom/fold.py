@@ -15,15 +15,22 @@ from daom.cell import CellSettings, CellState
 from daom.codec import DEFAULT_MAX_BYTES, decode
 from daom.errors import MalformedRecord
 from daom.events import Output, Record, is_cell_of
+from daom.limits import LIMIT_WORDS
 from daom.pipeline import Cell
 
 
 class Folded(NamedTuple):
-    """What one value made due. ``record`` is None where nothing of it could be used."""
+    """What one value made due.
+
+    Attributes:
+        record: None where nothing of it could be used,
+        noted: but a cell may have noted so much: it has changed, though nobody was heard.
+    """
 
     record: Record | None
     outputs: Sequence[Output]
     faults: Sequence[MalformedRecord]
+    noted: bool = False
 
 
 @dataclass(slots=True)
@@ -42,12 +49,29 @@ class Fold:
 
     def take(self, value: bytes | None, key: str | None, logged_s: float | None = None) -> Folded:
         """Fold one value in. ``key`` is the cell that the log filed it under; None: its model's."""
+        limits = self.settings.limits
         try:
-            record, faults = decode(value, logged_s=logged_s, max_bytes=self.max_message_bytes)
+            record, faults = decode(
+                value, logged_s=logged_s, max_bytes=self.max_message_bytes, limits=limits
+            )
             cell = self._cell_of(record, key)
         except MalformedRecord as error:
-            return Folded(None, (), (error,))
-        return Folded(record, cell.step(record), faults)
+            return Folded(None, (), (error,), noted=self._note(error, key))
+        admitted = cell.admit(record)
+        if admitted.fault is not None:
+            faults = (*faults, admitted.fault)
+        if admitted.record is None:
+            return Folded(None, (), faults, noted=True)
+        return Folded(record, cell.step(admitted.record), faults)
+
+    def _note(self, fault: MalformedRecord, key: str | None) -> bool:
+        """Let the cell know that a record filed under it was beyond a limit, if there is one."""
+        name = fault.model if key is None else key
+        cell = self.cells.get(name or "")
+        if fault.limit is None or cell is None or fault.model not in {None, cell.model}:
+            return False
+        cell.note(fault)
+        return True
 
     def _cell_of(self, record: Record, key: str | None) -> Cell:
         model = record.source.model
@@ -60,6 +84,15 @@ class Fold:
                 " and the same with /0, /1, ...",
             )
         cell = self.cells.get(name)
+        at_most = self.settings.limits.cells
+        if cell is None and len(self.cells) >= at_most:
+            raise MalformedRecord(
+                "limit",
+                "source.model",
+                f"got {name!r}, beyond the {at_most} {LIMIT_WORDS['cells']} allowed; left out",
+                limit="cells",
+                allowed=at_most,
+            )
         if cell is None:
             cell = self.cells[name] = Cell(name, model, self.settings)
         return cell

@@ -13,22 +13,25 @@ from typing import Any, Final
 
 import numpy as np
 
-from daom.columns import as_number, check_names, refuse
+from daom.columns import as_number, check_limit, check_names, refuse
 from daom.errors import MalformedRecord
 from daom.events import Histogram
+from daom.limits import Limits
 
 MAX_BUCKETS: Final = 512
 _MAX_COUNT: Final = 2**53
 """Beyond it JSON knows no whole numbers."""
 
 
-def usable_histograms(raw: object, faults: list[MalformedRecord]) -> dict[str, Histogram]:
+def usable_histograms(
+    raw: object, faults: list[MalformedRecord], limits: Limits
+) -> dict[str, Histogram]:
     """Return the histograms of a map from columns to histograms; note those that cannot be used."""
     if raw is None:
         return {}
     if not isinstance(raw, dict):
         refuse("wrong_type", "histograms", raw, "a map from columns to histograms is needed")
-    check_names(raw, "histograms")
+    check_names(raw, "histograms", limits)
     found = {}
     for name, fields in raw.items():
         field = f"histograms.{name}"
@@ -65,8 +68,7 @@ def _numbers(fields: object, field: str) -> tuple[list[float], list[float]]:
     if len(edges) != len(counts):
         lengths = {"le_s": len(edges), "counts": len(counts)}
         refuse("columns_unequal", field, lengths, "each bucket needs one edge and one count")
-    if len(edges) > MAX_BUCKETS:
-        refuse("too_large", field, f"{len(edges)} buckets", f"at most {MAX_BUCKETS} are allowed")
+    check_limit("buckets", len(edges), MAX_BUCKETS, field)
     if edges and edges[-1] is None:
         edges = [*edges[:-1], math.inf]
     return _floats(edges, f"{field}.le_s"), _floats(counts, f"{field}.counts")

@@ -35,6 +35,7 @@ class Condition:
         name: The alert's name.
         engine: None for the whole fleet.
         signal: None where the alert is not about one signal.
+        limit: The limit that the alert is about, if it is about one.
         active: True, False, or None where nothing can be said.
         clear: Active is over with a margin: the alert may resolve.
         drifting: False where only the threshold was exceeded.
@@ -51,11 +52,12 @@ class Condition:
     drifting: bool = True
     magnitude: float = 0.0
     annotations: dict[str, str] = field(default_factory=dict)
+    limit: str | None = None
 
     @property
     def key(self) -> str:
         """Identity of the alert within its cell, whatever its severity."""
-        return f"{self.name}|{self.engine or '*'}|{self.signal or ''}"
+        return f"{self.name}|{self.engine or '*'}|{self.signal or self.limit or ''}"
 
     def labels(self, model: str, severity: Severity) -> dict[str, str]:
         """Return the labels: the alert's identity, so never a value, an id or a time."""
@@ -64,6 +66,8 @@ class Condition:
             labels["engine"] = self.engine
         if self.signal is not None:
             labels["signal"] = self.signal
+        if self.limit is not None:
+            labels["limit"] = self.limit
         return labels
 
 
@@ -99,6 +103,7 @@ class AlertLife:
     magnitude: float = 0.0
     clear_since_s: float | None = None
     resolved_s: float | None = None
+    limit: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

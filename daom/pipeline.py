@@ -3,7 +3,8 @@
 A cell is a model's engines. Its state is a fold over its records in log order; nothing else enters:
 no clock, no randomness, no thread. So it is the same live, after a restart, and in a replay.
 
-    record -> intake (seen before?) -> clock (when was it?) -> panes of its series
+    record -> admission (is there room?) -> intake (seen before?) -> clock (when was it?)
+           -> panes of its series
            -> each pane that the watermark has passed is closed:
               detector -> threshold -> verdict -> condition -> lifecycle -> suppression?
               -> alert, rca
@@ -14,11 +15,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from daom.admission import Admitted, admit, note
 from daom.alerting import AlertDesk
 from daom.bounded import put
 from daom.cell import CellSettings, CellState
 from daom.cycle import Cycle
 from daom.engine import EngineState, PaneGrid, take_buckets, take_rows
+from daom.errors import MalformedRecord
 from daom.events import ChangeEvent, GpuSample, Output, Record, TelemetryBatch, Tick
 from daom.series import SeriesState, SignalSettings
 from daom.suppression import Window
@@ -49,6 +52,14 @@ class Cell:
         self._settings = settings
         self._grid = PaneGrid(settings.pane_s)
         self._desk = AlertDesk(name, model, settings.alerts)
+
+    def admit(self, record: Record) -> Admitted:
+        """Return what of ``record`` there is room for, to be stepped; note what there is not."""
+        return admit(self.state, record, self._settings.limits)
+
+    def note(self, fault: MalformedRecord) -> None:
+        """Note that a record of this cell could not be used: a limit that it was beyond counts."""
+        note(self.state, fault)
 
     def step(self, record: Record) -> list[Output]:
         """Fold one record in; return what it made due."""
@@ -81,6 +92,7 @@ class Cell:
         shift_s = now_s - batch.end_s
         if engine is None and now_s <= state.stopped.get(name, 0.0) + _AFTER_STOP_S:
             self._count("batches_after_stop")
+            state.clock.own_s.pop(name, None)
             return []
         outputs = list(self._skip_gap(now_s))
         if engine is None:
@@ -144,10 +156,8 @@ class Cell:
         )
 
     def _take_gpus(self, sample: GpuSample) -> None:
-        for name, engine in self.state.engines.items():
-            by_host = sample.source.engine is None and sample.source.host in {engine.host, None}
-            if name == sample.source.engine or by_host:
-                engine.context.take_gpus(sample)
+        for engine in self.state.engines_of(sample.source):
+            engine.context.take_gpus(sample)
 
     def _take_change(self, change: ChangeEvent) -> None:
         if change.kind == "maintenance":
@@ -239,5 +249,6 @@ class Cell:
             self._forget(name, now_s)
 
     def _is_long_gone(self, engine: EngineState, now_s: float) -> bool:
-        cell_goes_on = now_s - self.state.last_record_s <= self._settings.silent_after_s
+        # Producers that are refused count too: else a cell that is full of the dead stays full.
+        cell_goes_on = now_s - self.state.heard_s <= self._settings.silent_after_s
         return cell_goes_on and now_s - engine.last_s > self._settings.forget_after_s

@@ -50,6 +50,7 @@ def cell_settings(config: Config) -> CellSettings:
         silent_after_s=config.alerts.silent_after_s,
         forget_after_s=config.alerts.forget_after_s,
         stalled_after_s=config.alerts.stalled_after_s,
+        limits=config.limits.limits(),
     )
 
 

@@ -10,12 +10,13 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import AsyncExitStack, aclosing, suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator
+from contextlib import AsyncExitStack, ExitStack, aclosing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from connectors.kafka import describe_topics, read_topic, wait_for_broker
+from connectors.kafka import ATTEMPT_S, describe_topics, read_topic, wait_for_broker
+from connectors.status_server import Page, as_json, serving
 from daom.config import Config
 from daom.errors import ConfigError, DaomError, SinkUnavailable
 from daom.logs import LOGGING
@@ -23,8 +24,12 @@ from daom.presets import cell_settings
 from daom.topics import Topics
 
 if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
     from connectors.otlp import Naming
     from connectors.receiver import Address
+    from streams.metrics import WorkerMetrics
+    from streams.watch import Watch
 
 _LOGGER: Final = logging.getLogger(__name__)
 _BROKER_WAIT_S: Final = 300.0
@@ -37,15 +42,24 @@ def run_worker(config: Config) -> None:
     """Run one stream worker until it is told to stop (SIGTERM or SIGINT).
 
     Raises:
-        ConfigError: If the topics are not there.
+        ConfigError: If the topics are not there, or nobody can listen for ``/healthz``.
         SinkUnavailable: If no broker answered for five minutes.
     """
     import faust  # noqa: PLC0415 - an extra.
+    from prometheus_client import CollectorRegistry  # noqa: PLC0415
 
-    partitions = asyncio.run(_telemetry_partitions(config))
-    with tempfile.TemporaryDirectory(prefix="daom-worker-") as data_dir:
-        failures: list[DaomError] = []
-        app = _app(config, partitions, Path(data_dir), failures)
+    from streams.metrics import WorkerMetrics  # noqa: PLC0415
+
+    registry = CollectorRegistry()
+    watch, metrics = _watch(config), WorkerMetrics(registry)
+    failures: list[DaomError] = []
+    with ExitStack() as stack:
+        if config.worker.metrics_port:
+            stack.enter_context(_status(config, watch, metrics, registry))
+        partitions = asyncio.run(_telemetry_partitions(config))
+        watch.membership.enter("starting", f"it joins the group {config.kafka.group}")
+        data_dir = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="daom-worker-")))
+        app = _app(config, partitions, data_dir, watch, metrics, failures)
         # INFO only to be without Faust's spinner: what is logged is for the configuration to say.
         worker = faust.Worker(
             app, loglevel="INFO", quiet=True, redirect_stdouts=False, logging_config=LOGGING
@@ -57,34 +71,97 @@ def run_worker(config: Config) -> None:
                 raise failures[0]
 
 
-def _app(config: Config, partitions: int, data_dir: Path, failures: list[DaomError]) -> Any:
-    from prometheus_client import CollectorRegistry, start_http_server  # noqa: PLC0415
+def _watch(config: Config) -> Watch:
+    from streams.watch import Membership, Watch  # noqa: PLC0415
 
+    return Watch(Membership(), time.monotonic, config.worker.stuck_after_s)
+
+
+@contextmanager
+def _status(
+    config: Config, watch: Watch, metrics: WorkerMetrics, registry: CollectorRegistry
+) -> Iterator[None]:
+    """Watch over the worker, and answer for it, from threads of their own."""
+    from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest  # noqa: PLC0415
+
+    from connectors.offsets import OffsetReader  # noqa: PLC0415
+    from streams.metrics import PartitionGauges  # noqa: PLC0415
+
+    registry.register(PartitionGauges(watch.owned, metrics.counted))
+    telemetry = Topics(config.kafka.topic_prefix).telemetry
+
+    async def look() -> None:
+        async with OffsetReader(config.kafka.client(), config.kafka.group) as reader:
+            await watch.run(lambda partitions: reader.read(telemetry, partitions))
+
+    def healthz() -> Page:
+        health = watch.health()
+        return as_json(health, ok=bool(health["healthy"]))
+
+    def readyz() -> Page:
+        readiness = watch.readiness()
+        return as_json(readiness, ok=bool(readiness["ready"]))
+
+    def exposition() -> Page:
+        return Page(CONTENT_TYPE_LATEST, generate_latest(registry))
+
+    pages = {"/metrics": exposition, "/healthz": healthz, "/readyz": readyz}
+    address = config.worker.metrics_host, config.worker.metrics_port
+    with serving(*address, pages) as url, _in_a_thread(look, "watch"):
+        _LOGGER.info("%s/metrics, /healthz and /readyz say how this worker is", url)
+        yield
+
+
+@contextmanager
+def _in_a_thread(work: Callable[[], Coroutine[Any, Any, None]], name: str) -> Iterator[None]:
+    """Run ``work`` in a thread and a loop of its own; cancel it at the end."""
+    loop = asyncio.new_event_loop()
+    task = loop.create_task(work())
+
+    def run() -> None:
+        with suppress(asyncio.CancelledError):
+            loop.run_until_complete(task)
+
+    thread = threading.Thread(target=run, name=name, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        loop.call_soon_threadsafe(task.cancel)
+        thread.join(ATTEMPT_S)
+
+
+def _app(
+    config: Config,
+    partitions: int,
+    data_dir: Path,
+    watch: Watch,
+    metrics: WorkerMetrics,
+    failures: list[DaomError],
+) -> Any:
     from streams.app import FoldAgent, make_app, producer_send  # noqa: PLC0415
-    from streams.metrics import WorkerMetrics  # noqa: PLC0415
     from streams.owner import Owner, Ports  # noqa: PLC0415
 
-    registry = CollectorRegistry()
     app = make_app(config, data_dir)
     owner = Owner(
         settings=cell_settings(config),
         topics=Topics(config.kafka.topic_prefix),
         partitions=partitions,
         ports=Ports(send=producer_send(app), read=_reader(config), clock=time.monotonic),
-        metrics=WorkerMetrics(registry),
+        metrics=metrics,
         max_message_bytes=config.worker.max_message_bytes,
         tick_after_s=config.time.tick_after_s,
     )
+    watch.standing = owner.standing
 
     def fail(error: DaomError) -> None:
         owner.give_up(error)
+        watch.membership.enter("stopping", str(error))
         if not failures:
             os.kill(os.getpid(), signal.SIGTERM)
         failures.append(error)
 
-    FoldAgent(app, owner, config, on_failure=fail, on_stopping=_stop_in_time)
-    if config.worker.metrics_port:
-        start_http_server(config.worker.metrics_port, config.worker.metrics_host, registry)
+    FoldAgent(app, owner, config, watch.membership, on_failure=fail, on_stopping=_stop_in_time)
     return app
 
 
@@ -142,30 +219,49 @@ async def _telemetry_partitions(config: Config) -> int:
     return telemetry.partitions
 
 
-def run_alertmanager_bridge(config: Config) -> None:
+def run_alertmanager_bridge(config: Config, host: str, port: int) -> None:
     """Keep every Alertmanager told of the alerts, until told to stop.
+
+    Args:
+        config: Where Kafka and the Alertmanagers are.
+        host: Interface that ``/metrics``, ``/healthz`` and ``/readyz`` listen on.
+        port: Their port; 0: none.
 
     Raises:
         ConfigError: If an address cannot be used.
     """
-    asyncio.run(until_stopped(lambda: _bridge(config)))
+    asyncio.run(until_stopped(lambda: _bridge(config, host, port)))
 
 
-async def _bridge(config: Config) -> None:
+async def _bridge(config: Config, host: str, port: int) -> None:
     from connectors.alert_bridge import KafkaAlertSource, run_bridge  # noqa: PLC0415
     from connectors.alertmanager import AlertmanagerSink  # noqa: PLC0415
+    from connectors.bridge_status import BridgeStatus  # noqa: PLC0415
     from daom.alert_book import BookSettings  # noqa: PLC0415
 
     bridge, client = config.bridge, config.kafka.client()
     topics = Topics(config.kafka.topic_prefix)
-    await wait_for_broker(client, _BROKER_WAIT_S)
+    status = BridgeStatus(len(bridge.alertmanagers), time.monotonic)
+    settings = BookSettings(resend_s=bridge.resend_s, resolve_repeat_s=bridge.resolve_repeat_s)
     async with AsyncExitStack() as stack:
+        if port:
+            stack.enter_context(serving(host, port, status.pages()))
+        # No task group: what is raised below must reach the caller as it is.
+        beating = asyncio.create_task(status.beat())
+        stack.callback(beating.cancel)
+        await wait_for_broker(client, _BROKER_WAIT_S)
         source = await stack.enter_async_context(KafkaAlertSource(topics.alerts, client))
         sinks = [
             await stack.enter_async_context(AlertmanagerSink(url)) for url in bridge.alertmanagers
         ]
-        settings = BookSettings(resend_s=bridge.resend_s, resolve_repeat_s=bridge.resolve_repeat_s)
-        await run_bridge(source, sinks, settings, clock=time.time)
+        await run_bridge(
+            source,
+            sinks,
+            settings,
+            clock=time.time,
+            counters=status.counters,
+            on_event=status.note,
+        )
 
 
 def run_receiver(

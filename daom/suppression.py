@@ -203,6 +203,7 @@ class Cooldown:
             for other in around.lives.values()
             if other.name == condition.name
             and other.engine == condition.engine
+            and other.limit == condition.limit
             and other.resolved_s is not None
         ]
         if not resolved or around.now_s >= max(resolved) + self.interval_s:

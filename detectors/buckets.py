@@ -37,6 +37,8 @@ Bucket = tuple[float, float]
 
 _OPEN_RATIO: Final = 4.0
 """Outer buckets are open: they count as two octaves wide."""
+_MOST_BUCKETS: Final = 4_096
+"""That a series remembers: a producer may invent other edges in every batch."""
 _MEMORY: Final = 0.9
 """Of the shares of the buckets, from pane to pane."""
 _RARE: Final = 0.05
@@ -104,7 +106,7 @@ class BucketPane:
 
     def _know(self, buckets: list[Bucket]) -> None:
         if buckets != self.buckets:
-            self.buckets = sorted({*self.buckets, *buckets})
+            self.buckets = sorted({*self.buckets, *buckets})[:_MOST_BUCKETS]
 
     def counts(self) -> SparseCounts:
         counts: SparseCounts = self.inner.counts()
@@ -186,7 +188,7 @@ class BucketWatch:
             state.inner = self._detector.initial()
         state.has_rows = state.has_rows or new_rows
         if new_buckets:
-            state.buckets = sorted({*state.buckets, *pane.buckets})
+            state.buckets = sorted({*state.buckets, *pane.buckets})[:_MOST_BUCKETS]
             state.weights = [0.0] * len(state.buckets)
 
 

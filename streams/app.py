@@ -21,6 +21,7 @@ from daom.errors import DaomError
 from daom.topics import Topics
 from streams.owner import Headers, Owner, Send
 from streams.partition import LogRecord
+from streams.watch import Membership
 
 _LOGGER: Final = logging.getLogger(__name__)
 
@@ -85,6 +86,7 @@ class FoldAgent:
         app: A Faust app that has not started.
         owner: What folds, publishes and saves.
         config: Names and intervals.
+        membership: Kept up to date, for the watch.
         on_failure: Told of an error that the operator must decide on, such as a checkpoint that
             cannot be read; it must end the process, which goes no further.
         on_stopping: Told that the worker has begun to stop.
@@ -95,11 +97,13 @@ class FoldAgent:
         app: faust.App,
         owner: Owner,
         config: Config,
+        membership: Membership,
         on_failure: Callable[[DaomError], None],
         on_stopping: Callable[[], None],
     ) -> None:
         self._app = app
         self._owner = owner
+        self._membership = membership
         self._group = config.kafka.group
         self._telemetry = Topics(config.kafka.topic_prefix).telemetry
         self._on_failure = on_failure
@@ -107,7 +111,7 @@ class FoldAgent:
         telemetry = app.topic(self._telemetry, value_type=bytes, key_type=bytes)
         app.agent(telemetry, name="daom.fold")(self._fold)
         app.on_partitions_assigned.connect(self._assigned)
-        app.on_partitions_revoked.connect(self._save_and_commit)
+        app.on_partitions_revoked.connect(self._revoked)
         app.on_before_shutdown.connect(self._stop)
         app.timer(config.worker.checkpoint_s)(self._checkpoint)
         app.timer(_TICK_EVERY_S)(self._tick)
@@ -125,7 +129,14 @@ class FoldAgent:
     async def _assigned(self, _: faust.App, assigned: set[TP], **__: object) -> None:
         owned = sorted(tp.partition for tp in assigned if tp.topic == self._telemetry)
         _LOGGER.info("group %s: this worker owns partitions %s", self._group, owned)
-        await self._succeeds(self._owner.own(owned))
+        self._membership.given(owned)
+        if await self._succeeds(self._owner.own(owned)):
+            self._membership.enter("working", f"it works on partitions {owned}")
+
+    async def _revoked(self, *_: object, **__: object) -> None:
+        self._membership.enter("rebalancing", "its group shares the partitions anew")
+        await self._save_and_commit()
+        self._membership.owned = frozenset()
 
     async def _succeeds(self, work: Awaitable[None]) -> bool:
         try:
@@ -135,11 +146,12 @@ class FoldAgent:
             return False
         return True
 
-    async def _save_and_commit(self, *_: object, **__: object) -> None:
+    async def _save_and_commit(self) -> None:
         if await self._succeeds(self._owner.save()):
             await self._app.consumer.commit()
 
     async def _stop(self, *_: object, **__: object) -> None:
+        self._membership.enter("stopping", "it was told to stop: it saves, commits and leaves")
         self._on_stopping()
         await self._save_and_commit()
 

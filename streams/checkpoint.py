@@ -20,7 +20,7 @@ from daom.errors import CheckpointError
 from daom.series import SeriesState, SignalSettings
 
 MAGIC: Final = b"DAOM"
-VERSION: Final = 5
+VERSION: Final = 6
 _DIGEST_BYTES: Final = 16
 _HEADER_BYTES: Final = len(MAGIC) + 1 + _DIGEST_BYTES
 _FAST: Final = 1

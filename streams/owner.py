@@ -26,6 +26,7 @@ from daom.topics import Topics, dead_letter_key
 from streams.checkpoint import Checkpoint, Marker, decode_checkpoint, decode_marker, encode_marker
 from streams.metrics import WorkerMetrics
 from streams.partition import LogRecord, PartitionFold
+from streams.watch import Standing
 
 _LOGGER: Final = logging.getLogger(__name__)
 
@@ -34,6 +35,10 @@ MARKER_KEY: Final = b"\x00partition"
 _MAX_IN_FLIGHT: Final = 10_000
 _MAX_DEAD_LETTER_BYTES: Final = 512 * 2**10
 """Of a longer record that could not be used only the beginning is kept."""
+
+_WHOLE_LETTERS: Final = 8
+"""A record with more faults than this is not kept once more with each further one: one message
+could become thousands of times its size."""
 
 Headers = list[tuple[str, bytes]]
 
@@ -72,9 +77,14 @@ class Ports:
 
 @dataclass(slots=True)
 class _Held:
-    """One loaded partition, and the acknowledgements that its next checkpoint will release."""
+    """One loaded partition, and the acknowledgements that its next checkpoint will release.
+
+    Attributes:
+        saved: The position that checkpoints cover.
+    """
 
     fold: PartitionFold
+    saved: int
     acknowledge: list[Callable[[], None]] = field(default_factory=list)
 
 
@@ -129,8 +139,27 @@ class Owner:
     async def _hold(self, number: int) -> _Held:
         held = self._held.get(number)
         if held is None:
-            held = self._held[number] = _Held(await self._load(number))
+            fold = await self._load(number)
+            held = self._held[number] = _Held(fold, fold.position)
         return held
+
+    def standing(self, number: int) -> Standing | None:
+        """Return how far partition ``number`` has come; None while it is not loaded.
+
+        For a watch in another thread: it takes no turn, since whoever has it may hang.
+        """
+        held = self._held.get(number)
+        if held is None:
+            return None
+        states = [cell.state for cell in list(held.fold.fold.cells.values())]
+        times_s = [state.clock.now_s for state in states if state.clock.now_s is not None]
+        return Standing(
+            position=held.fold.position,
+            saved=held.saved,
+            event_s=max(times_s, default=None),
+            cells=len(states),
+            engines=sum(len(state.engines) for state in states),
+        )
 
     async def _load(self, number: int) -> PartitionFold:
         fold = PartitionFold(
@@ -196,15 +225,17 @@ class Owner:
         if folded is None:
             return
         self._metrics.record(folded)
-        for fault in folded.faults:
-            await self._dead_letter(fold.number, record, fault)
+        for count, fault in enumerate(folded.faults):
+            kept = (record.value or b"")[:_MAX_DEAD_LETTER_BYTES] if count < _WHOLE_LETTERS else b""
+            await self._dead_letter(fold.number, record, fault, kept)
         for output in folded.outputs:
             topic, key = self._topics.topic_of(output)
             name = f"{type(output).__name__}/1"
             await self._send(topic, key, encode_output(output), None, [("schema", name.encode())])
 
-    async def _dead_letter(self, number: int, record: LogRecord, fault: MalformedRecord) -> None:
-        value = record.value or b""
+    async def _dead_letter(
+        self, number: int, record: LogRecord, fault: MalformedRecord, kept: bytes
+    ) -> None:
         headers = [
             ("schema", b"DeadLetter/1"),
             ("kind", fault.kind.encode()),
@@ -212,12 +243,11 @@ class Owner:
             ("source_topic", self._topics.telemetry.encode()),
             ("source_partition", str(number).encode()),
             ("source_offset", str(record.offset).encode()),
-            ("source_bytes", str(len(value)).encode()),
+            ("source_bytes", str(len(record.value or b"")).encode()),
         ]
         if record.key is not None:
             headers.append(("source_key", record.key))
         key = dead_letter_key(self._topics.telemetry, number, record.offset)
-        kept = value[:_MAX_DEAD_LETTER_BYTES]
         await self._send(self._topics.dead_letters, key, kept, None, headers)
 
     async def _send(
@@ -274,6 +304,7 @@ class Owner:
         await self._send(topic, MARKER_KEY, marker, number, [("schema", b"Marker/1")])
         await self._arrive()
         held.fold.saved()
+        held.saved = held.fold.position
         for release in held.acknowledge:
             release()
         held.acknowledge.clear()

@@ -65,11 +65,13 @@ class PartitionFold:
         if known is not None and record.offset < known.offset:
             return None
         folded = self.fold.take(record.value, key or "", record.timestamp_s)
-        if folded.record is not None and key is not None:
+        if key is not None and (folded.record is not None or folded.noted):
             if known is None:
                 known = self.progress[key] = Progress(0, 0, now_s)
             known.offset = self.position
-            known.heard_s = now_s
+            # Who is refused is not heard: the cell may be silent all the same.
+            if folded.record is not None:
+                known.heard_s = now_s
         return folded
 
     def restore(self, marker: Marker, checkpoints: Iterable[Checkpoint], now_s: float) -> None:

@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
@@ -97,8 +97,9 @@ class Fleet:
             **self.settings,
         }
 
-    def start_worker(self, log: Path) -> Worker:
-        worker = Worker(self.environment, log)
+    def start_worker(self, log: Path, *program: str) -> Worker:
+        """Start a worker; ``program`` is what to run in its place."""
+        worker = Worker(self.environment, log, program or ("daom", "worker"))
         self.workers.append(worker)
         return worker
 
@@ -148,11 +149,13 @@ class Fleet:
 class Worker:
     """A ``daom worker`` in a process of its own."""
 
-    def __init__(self, environment: dict[str, str], log: Path) -> None:
+    def __init__(
+        self, environment: dict[str, str], log: Path, program: Sequence[str] = ("daom", "worker")
+    ) -> None:
         self.log = log
         with log.open("ab") as stream:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "daom", "worker"],
+                [sys.executable, "-m", *program],
                 env=environment,
                 stdout=stream,
                 stderr=stream,

@@ -22,7 +22,13 @@ def command() -> None:
 @click.option(
     "--url", "urls", multiple=True, help="Base URL of a replica; repeat it for every replica."
 )
-def alertmanager(config_path: Path | None, brokers: str | None, urls: tuple[str, ...]) -> None:
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option(
+    "--port", default=0, help="Port of /metrics, /healthz and /readyz; none unless given."
+)
+def alertmanager(
+    config_path: Path | None, brokers: str | None, urls: tuple[str, ...], host: str, port: int
+) -> None:
     """Feed Alertmanager from the alert topic.
 
     Its state is the topic's: it may be restarted at any time. Firing alerts are sent again every
@@ -36,4 +42,4 @@ def alertmanager(config_path: Path | None, brokers: str | None, urls: tuple[str,
         bridge = config.bridge.model_copy(update={"alertmanagers": urls})
         config = config.model_copy(update={"bridge": bridge})
     log_to_stderr()
-    run_alertmanager_bridge(config)
+    run_alertmanager_bridge(config, host, port)

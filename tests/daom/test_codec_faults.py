@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from daom.codec import FAULT_KINDS, decode, encode_json, encode_msgpack
-from daom.columns import MAX_COLUMNS
 from daom.errors import MalformedRecord
+from daom.limits import DEFAULT_LIMITS
 from tests.daom.messages import (
     CHANGE,
     GOOD,
@@ -86,7 +86,7 @@ def test_a_message_that_is_no_map_is_refused(value):
 
 
 MILLISECONDS = T0 * 1_000.0
-TOO_MANY = {f"c{i}": [1.0] for i in range(MAX_COLUMNS + 1)}
+TOO_MANY = {f"c{i}": [1.0] for i in range(DEFAULT_LIMITS.columns + 1)}
 TOO_MANY_READINGS = dict.fromkeys(TOO_MANY, 1.0)
 REFUSED = [
     # fields, path, value, kind, field, said of the value, said of what is allowed

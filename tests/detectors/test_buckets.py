@@ -247,3 +247,18 @@ def test_only_series_that_are_measured_alike_are_compared():
     assert measured_alike({"a": rows, "b": rows, "c": same}) == {"a", "b"}
     assert measured_alike({"a": same, "b": other}) == set()
     assert measured_alike({"a": object(), "b": object()}) == {"a", "b"}
+
+
+def test_edges_that_are_others_in_every_batch_do_not_pile_up():
+    """In one pane, nor from pane to pane."""
+    watch = BucketWatch(KlDetector())
+    state, pane = watch.initial(), watch.new_pane()
+    for number in range(20):
+        edges = np.arange(1.0, 513.0) + number / 32.0
+        pane.add_buckets(edges, np.ones(512, np.int64))
+        only = watch.new_pane()
+        only.add_buckets(edges, np.ones(512, np.int64))
+        watch.update(state, only, 10.0 * number, series=1)
+
+    assert (len(pane.buckets), len(state.buckets)) == (4_096, 4_096)
+    assert pane.samples == 20 * 512, "samples are not forgotten"

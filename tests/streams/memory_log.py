@@ -89,14 +89,14 @@ class Log:
             self._append(topic, number, message)
             arrived.set_result(None)
 
-    def owner(self) -> Owner:
+    def owner(self, metrics: WorkerMetrics | None = None) -> Owner:
         """A worker that starts."""
         return Owner(
             settings=SETTINGS,
             topics=TOPICS,
             partitions=self.partitions,
             ports=Ports(send=self.send, read=self.read, clock=lambda: self.now_s),
-            metrics=WorkerMetrics(CollectorRegistry()),
+            metrics=metrics or WorkerMetrics(CollectorRegistry()),
             max_message_bytes=MAX_MESSAGE_BYTES,
             tick_after_s=TICK_AFTER_S,
         )

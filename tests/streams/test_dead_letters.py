@@ -71,7 +71,8 @@ def test_the_stream_goes_on_as_if_they_had_not_been_there():
 
     letters = delivered(log)
 
-    assert log.said() == folded(*VALUES)
+    said = [value for value in log.said() if b'"LimitReached"' not in value]
+    assert said == folded(*VALUES)
     assert len(letters) == len(VALUES)
     assert log.acknowledged == list(range(2 * len(VALUES)))
 
