@@ -16,9 +16,9 @@ from tests.fleet import LIGHT, Fleet, read_lines
 from tests.kafka_servers import RealKafka
 from tests.servers import WITHOUT_PROXY, eventually, free_port
 
-STARTED_WITHIN_S = 60.0
+STARTED_WITHIN_S = 120.0
 STUCK_AFTER_S = 4.0
-ALL_FOLDED_WITHIN_S = 60.0
+ALL_FOLDED_WITHIN_S = 120.0
 
 
 @pytest.fixture
