@@ -16,9 +16,9 @@ from tests.fleet import LIGHT, Fleet, read_lines
 from tests.kafka_servers import RealKafka
 from tests.servers import WITHOUT_PROXY, eventually, free_port
 
-STARTED_WITHIN_S = 60.0
+STARTED_WITHIN_S = 120.0
 STUCK_AFTER_S = 4.0
-ALL_FOLDED_WITHIN_S = 60.0
+ALL_FOLDED_WITHIN_S = 120.0
 
 
 @pytest.fixture
@@ -44,12 +44,18 @@ def asked(port, path):
 
 def until(port, path, status, within_s=STARTED_WITHIN_S):
     """The body, once the status is what it should be."""
+    answer = None
 
     def found():
+        nonlocal answer
         answer = asked(port, path)
-        return answer[1] if answer is not None and answer[0] == status else None
+        return answer is not None and answer[0] == status
 
-    return json.loads(eventually(found, within_s, every_s=0.2))
+    try:
+        eventually(found, within_s, every_s=0.2)
+    except AssertionError:
+        pytest.fail(f"{path} is not {status} within {within_s:g} s, but {answer}")
+    return json.loads(answer[1])
 
 
 def gauges(port):
