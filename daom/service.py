@@ -162,7 +162,8 @@ async def _bridge(config: Config) -> None:
     async with AsyncExitStack() as stack:
         source = await stack.enter_async_context(KafkaAlertSource(topics.alerts, client))
         sinks = [
-            await stack.enter_async_context(AlertmanagerSink(url)) for url in bridge.alertmanagers
+            await stack.enter_async_context(AlertmanagerSink(url, **bridge.sink_options()))
+            for url in bridge.alertmanagers
         ]
         settings = BookSettings(resend_s=bridge.resend_s, resolve_repeat_s=bridge.resolve_repeat_s)
         await run_bridge(source, sinks, settings, clock=time.time)
