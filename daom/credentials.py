@@ -91,7 +91,7 @@ def tls_context(
         except ssl.SSLError as error:
             raise ConfigError(
                 f"{prefix}_cert_file: {cert_file} and {key_file or 'no key file'}: a certificate "
-                f"and its key without a passphrase (PEM) are needed: {error.reason or error}"
+                f"and its key without a passphrase (PEM) are needed ({error.reason or 'unreadable'})"
             ) from error
     context.check_hostname = check_hostname and verify
     context.verify_mode = ssl.CERT_REQUIRED if verify else ssl.CERT_NONE

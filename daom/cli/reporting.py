@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import click
 
+from connectors.kafka import wait_for_broker
 from connectors.reporter import PERIOD_S, Reporter
 from daom.config import Config
+from daom.errors import SinkUnavailable
 from daom.events import Record
 from daom.topics import Topics
 
@@ -30,9 +33,16 @@ def reporting(
     *,
     period_s: float = PERIOD_S,
 ) -> Iterator[None]:
-    """Send what ``collect`` returns to the telemetry topic; at the end what is there, too."""
-    topic = Topics(config.kafka.topic_prefix).telemetry
-    reporter = Reporter(config.kafka.client(), topic, collect, period_s=period_s)
+    """Send what ``collect`` returns to the telemetry topic; at the end what is there, too.
+
+    Raises:
+        ConfigError: If the settings of Kafka name files that cannot be used.
+        SinkRejected: If Kafka refuses them. A broker that is away is waited for instead.
+    """
+    client, topic = config.kafka.client(), Topics(config.kafka.topic_prefix).telemetry
+    with suppress(SinkUnavailable):
+        asyncio.run(wait_for_broker(client, within_s=0.0))
+    reporter = Reporter(client, topic, collect, period_s=period_s)
     reporter.start()
     yield
     reporter.stop()
