@@ -52,7 +52,7 @@ def without_quotations(fault: str) -> str:
     The quoted line may be a password's; and one that begins with ! or * is a tag or an alias.
     """
     said = [line for line in fault.splitlines() if not line.startswith("    ")]
-    return _TAG.sub(r"\1", " ".join(" ".join(said).split()))
+    return _TAG.sub(r"\1", " ".join(" ".join(said).split())).removesuffix(":")
 
 
 def tls_context(
@@ -90,8 +90,8 @@ def tls_context(
             context.load_cert_chain(cert_file, key_file, password=_no_passphrase)
         except ssl.SSLError as error:
             raise ConfigError(
-                f"{prefix}_cert_file: {cert_file} and {key_file or 'no key file'}: a certificate "
-                f"and its key without a passphrase (PEM) are needed ({error.reason or 'unreadable'})"
+                f"{prefix}_cert_file: {cert_file} and {key_file or 'no key file'} hold no "
+                f"certificate with its key, without a passphrase ({error.reason or 'PEM'})"
             ) from error
     context.check_hostname = check_hostname and verify
     context.verify_mode = ssl.CERT_REQUIRED if verify else ssl.CERT_NONE
