@@ -11,7 +11,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -109,6 +109,17 @@ async def wait_for_broker(
                 notice_s = now_s + NOTICE_EVERY_S
         await asyncio.sleep(min(pause_s, left_s))
         pause_s = min(2.0 * pause_s, _LONGEST_PAUSE_S)
+
+
+async def check_access(client: Client) -> None:
+    """Return at once, unless Kafka refuses this client; one that is away may come back.
+
+    Raises:
+        ConfigError: If aiokafka refuses the settings themselves.
+        SinkRejected: If a broker refuses the password, or its certificate is not to be trusted.
+    """
+    with suppress(SinkUnavailable):
+        await wait_for_broker(client, within_s=0.0)
 
 
 async def create_topics(client: Client, specs: Collection[TopicSpec]) -> TopicsReport:

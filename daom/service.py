@@ -15,7 +15,7 @@ from contextlib import AsyncExitStack, aclosing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from connectors.kafka import describe_topics, read_topic, wait_for_broker
+from connectors.kafka import check_access, describe_topics, read_topic, wait_for_broker
 from daom.config import Config
 from daom.errors import ConfigError, DaomError, SinkUnavailable
 from daom.logs import LOGGING
@@ -38,6 +38,7 @@ def run_worker(config: Config) -> None:
 
     Raises:
         ConfigError: If the topics are not there.
+        SinkRejected: If Kafka refuses the password, or its certificate is not to be trusted.
         SinkUnavailable: If no broker answered for five minutes.
     """
     import faust  # noqa: PLC0415 - an extra.
@@ -146,7 +147,8 @@ def run_alertmanager_bridge(config: Config) -> None:
     """Keep every Alertmanager told of the alerts, until told to stop.
 
     Raises:
-        ConfigError: If an address cannot be used.
+        ConfigError: If an address, a secret's file or a certificate cannot be used.
+        SinkRejected: If Kafka refuses the password, or its certificate is not to be trusted.
     """
     asyncio.run(until_stopped(lambda: _bridge(config)))
 
@@ -176,6 +178,7 @@ def run_receiver(
 
     Raises:
         ConfigError: If nobody can listen at the address, or the topics are not there.
+        SinkRejected: If Kafka refuses the password, or its certificate is not to be trusted.
     """
     asyncio.run(until_stopped(lambda: _receive(config, address, naming, on_listening)))
 
@@ -186,6 +189,7 @@ async def _receive(
     from connectors.receiver import Receiver  # noqa: PLC0415 - an extra.
 
     client, topics = config.kafka.client(), Topics(config.kafka.topic_prefix)
+    await check_access(client)
     receiver = Receiver(client, topics, naming, clock=time.time, run=uuid.uuid4().hex)
     async with receiver.listening(address) as url:
         on_listening(url)

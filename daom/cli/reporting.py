@@ -6,14 +6,13 @@ import asyncio
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 import click
 
-from connectors.kafka import wait_for_broker
+from connectors.kafka import check_access
 from connectors.reporter import PERIOD_S, Reporter
 from daom.config import Config
-from daom.errors import SinkUnavailable
 from daom.events import Record
 from daom.topics import Topics
 
@@ -40,8 +39,7 @@ def reporting(
         SinkRejected: If Kafka refuses them. A broker that is away is waited for instead.
     """
     client, topic = config.kafka.client(), Topics(config.kafka.topic_prefix).telemetry
-    with suppress(SinkUnavailable):
-        asyncio.run(wait_for_broker(client, within_s=0.0))
+    asyncio.run(check_access(client))
     reporter = Reporter(client, topic, collect, period_s=period_s)
     reporter.start()
     yield

@@ -1,21 +1,23 @@
 """TLS and SASL against a real Kafka: every way in works, and every mistake is one line."""
 
+import asyncio
 import time
 
 import pytest
 
-from connectors.kafka import create_topics, wait_for_broker
+from connectors.kafka import read_topic
 from connectors.recordings import read_lines
 from connectors.reporter import Reporter
 from daom.cli.play import line_time_s
 from daom.config import load_config
-from daom.errors import SinkRejected, SinkUnavailable
 from daom.events import Source, TelemetryBatch
 from daom.topics import Topics
 from tests.certificates import make_certificate
 from tests.kafka_servers import REPOSITORY, RealKafka
 from tests.processes import running, said_at_the_end
 from tests.servers import eventually, free_port
+
+pytestmark = pytest.mark.slow
 
 SECRET = "marker-s3cr3t"
 RECORDING = REPOSITORY / "tests" / "data" / "burstgpt" / "light.jsonl.gz"
@@ -85,11 +87,14 @@ def under(daom, monkeypatch):
     return command
 
 
-def create(variables):
-    """Make the topics; return what all clients share, and their names."""
-    kafka = load_config(None, variables).kafka
-    topics = Topics(kafka.topic_prefix)
-    return kafka.client(), topics
+def records_of(variables, topic):
+    """How many records ``topic`` holds."""
+
+    async def count():
+        records = read_topic(load_config(None, variables).kafka.client(), topic)
+        return sum([1 async for _ in records])
+
+    return asyncio.run(count())
 
 
 WAYS = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "a certificate"]
@@ -111,3 +116,101 @@ def test_the_tools_make_topics_send_and_read(secured, certificate, under, topic_
     assert (told.code, told.out) == (0, "told m: deploy\n")
     count = sum(line_time_s(line) is not None for line in read_lines(RECORDING))
     assert f"{count + 1} records" in read.out
+
+
+def test_a_worker_reads_and_writes_as_the_user_that_it_was_given(secured, under, topic_prefix):
+    variables, topics = sasl(secured, topic_prefix), Topics(topic_prefix)
+    under(variables, "topics", "create", "--partitions", 1)
+    under(variables, "play", RECORDING, "--to-now")
+
+    with running("worker", **variables) as worker:
+        eventually(lambda: records_of(variables, topics.verdicts), every_s=0.5)
+        said = said_at_the_end(worker)
+
+    assert "partition 0: goes on at offset 0" in said
+    assert "daom-secret" not in said
+    assert records_of(variables, topics.checkpoints) > 0
+
+
+MISTAKES = {
+    "a wrong password": ({"sasl_password": SECRET}, "SaslAuthenticationFailed"),
+    "a wrong password, sent as it is": (
+        {"sasl_password": SECRET, "sasl_mechanism": "PLAIN"},
+        "SaslAuthenticationFailed",
+    ),
+    "an untrusted certificate": ({"ssl_ca_file": None}, "certificate verify failed"),
+}
+COMMANDS = {
+    "worker": ["worker"],
+    "bridge": ["bridge", "alertmanager"],
+    "topics": ["topics", "create"],
+    "play": ["play", RECORDING],
+    "change": ["change", "--model", "m", "--kind", "deploy"],
+    "replay": ["replay", "topic:"],
+    "receive": ["receive", "--port", 0],
+    "scrape": ["scrape", "127.0.0.1:1"],
+}
+
+
+@pytest.mark.parametrize("arguments", COMMANDS.values(), ids=COMMANDS)
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_one_line_at_once_and_no_secret(
+    secured, under, topic_prefix, mistake, arguments
+):
+    changed, words = MISTAKES[mistake]
+    began_s = time.monotonic()
+
+    done = under(sasl(secured, topic_prefix, **changed), *arguments)
+
+    [line] = [line for line in done.err.splitlines() if "Kafka cannot be used" in line]
+    assert done.code == 2
+    assert line.startswith("daom: Kafka cannot be used as configured: ")
+    assert words in line
+    assert SECRET not in done.out + done.err
+    assert "daom-secret" not in done.out + done.err
+    assert "Traceback" not in done.err
+    assert time.monotonic() - began_s < WITHIN_S
+
+
+OTHER_PORTS = {
+    "TLS at a port without": {"security_protocol": "SSL", "ssl_ca_file": None},
+    "no TLS at a port with": {"security_protocol": None, "ssl_ca_file": None},
+}
+
+
+@pytest.mark.parametrize("case", OTHER_PORTS)
+def test_the_wrong_protocol_is_asked_about(secured, under, topic_prefix, case):
+    """It looks like a broker that hangs or restarts, so the worker would wait for it."""
+    tls = case == "TLS at a port without"
+    servers = secured.bootstrap_servers if tls else secured.secured_servers("TLS")
+    nobody = {"sasl_mechanism": None, "sasl_username": None, "sasl_password": None}
+    variables = sasl(
+        secured, topic_prefix, bootstrap_servers=servers, **nobody, **OTHER_PORTS[case]
+    )
+
+    done = under(variables, "topics", "create")
+
+    assert (done.code, done.err.count("\n")) == (3, 1)
+    assert f"no Kafka broker answers: {servers}: " in done.err
+    assert "expect another security_protocol?" in done.err
+
+
+def test_a_reporter_says_a_wrong_password_once_and_keeps_what_it_has(secured, topic_prefix, caplog):
+    """vLLM serves on: nothing is raised, and the broker is asked again after a pause."""
+    client = load_config(None, sasl(secured, topic_prefix, sasl_password=SECRET)).kafka.client()
+    source = Source(model="m", engine="e", boot="b", seq=0)
+    batches = [("m", TelemetryBatch(source=source, start_s=1.0, end_s=2.0, gauges={}))]
+
+    def collect():
+        return [batches.pop()] if batches else []
+
+    reporter = Reporter(client, topic_prefix, collect)
+    reporter.start()
+    eventually(lambda: reporter.counts.errors.get("SinkRejected", 0) > 1)
+    reporter.stop(0.1)
+
+    [said] = [r.getMessage() for r in caplog.records if r.name == "connectors.reporter"]
+    assert "Kafka cannot be used as configured: localhost:" in said
+    assert "SaslAuthenticationFailed" in said
+    assert SECRET not in caplog.text
+    assert (reporter.counts.dropped, reporter.counts.refused) == (0, 0)
