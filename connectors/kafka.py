@@ -18,7 +18,12 @@ from typing import Any, Final
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
+from aiokafka.errors import (
+    GroupAuthorizationFailedError,
+    KafkaError,
+    TopicAlreadyExistsError,
+    for_code,
+)
 
 from connectors.bootstrap import address_of, bootstrap_reasons
 from daom.errors import ConfigError, SinkRejected, SinkUnavailable, SourceError
@@ -120,6 +125,24 @@ async def check_access(client: Client) -> None:
     """
     with suppress(SinkUnavailable):
         await wait_for_broker(client, within_s=0.0)
+
+
+async def check_group(client: Client, group: str) -> None:
+    """Return unless this user may not join the consumer group; Faust would wait without a word.
+
+    Raises:
+        SinkRejected: If it may not.
+        SinkUnavailable: If no broker answers.
+    """
+    async with _admin(client) as admin:
+        # Any other error passes: the coordinator of a first group is only being made.
+        with suppress(KafkaError):
+            try:
+                await admin.find_coordinator(group)
+            except GroupAuthorizationFailedError as error:
+                raise SinkRejected(
+                    f"Kafka does not let this user join the group {group}: it needs Read on it"
+                ) from error
 
 
 async def create_topics(client: Client, specs: Collection[TopicSpec]) -> TopicsReport:

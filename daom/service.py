@@ -15,7 +15,7 @@ from contextlib import AsyncExitStack, aclosing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from connectors.kafka import check_access, describe_topics, read_topic, wait_for_broker
+from connectors.kafka import check_access, check_group, describe_topics, read_topic, wait_for_broker
 from daom.config import Config
 from daom.errors import ConfigError, DaomError, SinkUnavailable
 from daom.logs import LOGGING
@@ -38,7 +38,7 @@ def run_worker(config: Config) -> None:
 
     Raises:
         ConfigError: If the topics are not there.
-        SinkRejected: If Kafka refuses the password, or its certificate is not to be trusted.
+        SinkRejected: If Kafka refuses the password or the group, or shows an untrusted certificate.
         SinkUnavailable: If no broker answered for five minutes.
     """
     import faust  # noqa: PLC0415 - an extra.
@@ -129,6 +129,7 @@ async def _telemetry_partitions(config: Config) -> int:
     """Return the number of partitions of the telemetry topic; wait for the broker."""
     client, topics = config.kafka.client(), Topics(config.kafka.topic_prefix)
     await wait_for_broker(client, _BROKER_WAIT_S)
+    await check_group(client, config.kafka.group)
     needed = [spec.name for spec in topics.specs(partitions=1)]
     found = {topic.name: topic for topic in await describe_topics(client, needed)}
     missing = [name for name in needed if name not in found]

@@ -22,6 +22,11 @@ pytestmark = pytest.mark.slow
 SECRET = "marker-s3cr3t"
 RECORDING = REPOSITORY / "tests" / "data" / "burstgpt" / "light.jsonl.gz"
 TLS = "listener.name.tls.ssl."
+PLAIN_USERS = (
+    "org.apache.kafka.common.security.plain.PlainLoginModule required "
+    f'user_daom="daom-secret" user_stranger="{SECRET}";'
+)
+"""Who may do anything, and who may do nothing."""
 WITHIN_S = 15.0
 """How soon a mistake is told: workers wait for minutes where a broker is merely away."""
 
@@ -39,6 +44,9 @@ def secured(tmp_path_factory, kafka_script, certificate):
         f"{TLS}client.auth=required",
         f"{TLS}truststore.type=PEM",
         f"{TLS}truststore.location={certificate.cert_file}",
+        "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users=User:ANONYMOUS;User:daom;User:CN=engine",
+        f"listener.name.sasl.plain.sasl.jaas.config={PLAIN_USERS}",
     )
     options = ["--tls-port", str(free_port()), "--sasl-port", str(free_port())]
     for setting in settings:
@@ -170,6 +178,31 @@ def test_a_mistake_is_one_line_at_once_and_no_secret(
     assert "daom-secret" not in done.out + done.err
     assert "Traceback" not in done.err
     assert time.monotonic() - began_s < WITHIN_S
+
+
+REFUSED = {
+    "worker": (["worker"], "join the group daom-worker: it needs Read on it"),
+    "topics": (["topics", "create"], "Authorization failed"),
+    "play": (["play", RECORDING], "TopicAuthorizationFailedError"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "words"), REFUSED.values(), ids=REFUSED)
+def test_who_lacks_a_right_is_told_in_one_line(secured, under, topic_prefix, arguments, words):
+    under(sasl(secured, topic_prefix), "topics", "create", "--partitions", 1)
+    stranger = sasl(
+        secured,
+        f"{topic_prefix}.new" if "topics" in arguments else topic_prefix,
+        sasl_mechanism="PLAIN",
+        sasl_username="stranger",
+        sasl_password=SECRET,
+    )
+
+    done = under(stranger, *arguments)
+
+    [line] = [line for line in done.err.splitlines() if line.startswith("daom: ")]
+    assert (done.code, words in line) == (2, True), line
+    assert SECRET not in done.out + done.err
 
 
 OTHER_PORTS = {
