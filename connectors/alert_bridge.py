@@ -28,7 +28,7 @@ from daom.alert_book import (
     TopicValue,
     decode_batch,
 )
-from daom.errors import SinkError, SinkUnavailable, SourceError
+from daom.errors import SinkError, SourceError
 
 logger = logging.getLogger(__name__)
 
@@ -244,7 +244,8 @@ def _doubling(first_s: float) -> Iterator[float]:
         wait_s = min(2.0 * wait_s, LAST_RETRY_S)
 
 
-_OUTAGES: Final = (KafkaError, SinkUnavailable, SourceError, OSError)
+# A refusal of what was good at the start passes, too: a broker may come up before its users.
+_OUTAGES: Final = (KafkaError, SinkError, SourceError, OSError)
 
 
 class KafkaAlertSource:

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from http import HTTPStatus
-from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
 import aiohttp
@@ -93,7 +92,7 @@ class AlertmanagerSink:
         username: str | None = None,
         password: str | None = None,
         bearer_token: str | None = None,
-        ca_file: Path | None = None,
+        tls: ssl.SSLContext | None = None,
         generator_url: str | None = None,
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> None:
@@ -105,12 +104,13 @@ class AlertmanagerSink:
             username: For basic authentication, with ``password``.
             password: The password of ``username``.
             bearer_token: For bearer authentication, instead of ``username``.
-            ca_file: Authority (PEM) that signed the replica's certificate; the system's otherwise.
+            tls: Whom an https url is believed, and the client's own certificate; the system's
+                authorities, and no certificate, otherwise.
             generator_url: Where an alert's receiver can look further; the same for all alerts.
             timeout_s: Longest time that one request may take in all, in seconds.
 
         Raises:
-            ConfigError: If the url, the credentials or the authority's file cannot be used.
+            ConfigError: If the url or the credentials cannot be used.
         """
         base = _parsed(url)
         self.url = str(base.with_user(None)).rstrip("/")
@@ -120,7 +120,7 @@ class AlertmanagerSink:
         self._headers = {"Content-Type": "application/json"} | authorization
         sent = [header.partition(" ")[2] for header in authorization.values()]
         self._secrets = [secret for secret in (password, *sent) if secret]
-        self._ssl = _trust(self.url, ca_file)
+        self._tls: ssl.SSLContext | bool = True if tls is None else tls
         self._generator_url = generator_url
         self._timeout_s = timeout_s
         self._session: aiohttp.ClientSession | None = None
@@ -209,7 +209,7 @@ class AlertmanagerSink:
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 # One request a minute: a kept connection would mostly be found closed.
-                connector=aiohttp.TCPConnector(ssl=self._ssl, force_close=True),
+                connector=aiohttp.TCPConnector(ssl=self._tls, force_close=True),
                 headers=self._headers,
                 timeout=aiohttp.ClientTimeout(total=self._timeout_s),
             )
@@ -249,15 +249,6 @@ def _authorization(
         pair = f"{username}:{password or ''}"
         return {"Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}
     return {}
-
-
-def _trust(url: str, ca_file: Path | None) -> ssl.SSLContext | bool:
-    if ca_file is None:
-        return True
-    try:
-        return ssl.create_default_context(cafile=ca_file)
-    except (OSError, ssl.SSLError) as error:
-        raise ConfigError(f"{url}: ca_file {ca_file} cannot be used: {error}") from error
 
 
 def _rfc3339(time_s: float) -> str:

@@ -1,7 +1,8 @@
 """Kafka for the commands: wait for it, make the topics, describe them, read one to its end.
 
-Every function takes ``client``: the keyword arguments that all aiokafka clients share, such as
-``bootstrap_servers``, ``security_protocol``, ``ssl_context`` and ``sasl_plain_password``.
+Every function takes ``client``: the keyword arguments that all aiokafka clients share, as
+``daom.kafka_access`` makes them; and raises SinkRejected, at once, where a password is refused or a
+certificate is not to be trusted.
 """
 
 from __future__ import annotations
@@ -10,16 +11,21 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
-from contextvars import ContextVar
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
+from aiokafka.errors import (
+    GroupAuthorizationFailedError,
+    KafkaError,
+    TopicAlreadyExistsError,
+    for_code,
+)
 
+from connectors.bootstrap import address_of, bootstrap_reasons
 from daom.errors import ConfigError, SinkRejected, SinkUnavailable, SourceError
 from daom.topics import TopicSpec
 
@@ -48,7 +54,6 @@ _READING: Final[Client] = {
 }
 
 _LOGGER: Final = logging.getLogger(__name__)
-_AIOKAFKA_LOGGER: Final = logging.getLogger("aiokafka")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +92,8 @@ async def wait_for_broker(
 
     Raises:
         ConfigError: If aiokafka refuses the settings themselves.
-        SinkUnavailable: If no broker answered in time: says why, a wrong password included.
+        SinkRejected: If a broker refuses the password, or its certificate is not to be trusted.
+        SinkUnavailable: If no broker answered in time: says why.
     """
     began_s = time.monotonic()
     notice_s, pause_s = began_s, _FIRST_PAUSE_S
@@ -108,6 +114,35 @@ async def wait_for_broker(
                 notice_s = now_s + NOTICE_EVERY_S
         await asyncio.sleep(min(pause_s, left_s))
         pause_s = min(2.0 * pause_s, _LONGEST_PAUSE_S)
+
+
+async def check_access(client: Client) -> None:
+    """Return at once, unless Kafka refuses this client; one that is away may come back.
+
+    Raises:
+        ConfigError: If aiokafka refuses the settings themselves.
+        SinkRejected: If a broker refuses the password, or its certificate is not to be trusted.
+    """
+    with suppress(SinkUnavailable):
+        await wait_for_broker(client, within_s=0.0)
+
+
+async def check_group(client: Client, group: str) -> None:
+    """Return unless this user may not join the consumer group; Faust would wait without a word.
+
+    Raises:
+        SinkRejected: If it may not.
+        SinkUnavailable: If no broker answers.
+    """
+    async with _admin(client) as admin:
+        # Any other error passes: the coordinator of a first group is only being made.
+        with suppress(KafkaError):
+            try:
+                await admin.find_coordinator(group)
+            except GroupAuthorizationFailedError as error:
+                raise SinkRejected(
+                    f"Kafka does not let this user join the group {group}: it needs Read on it"
+                ) from error
 
 
 async def create_topics(client: Client, specs: Collection[TopicSpec]) -> TopicsReport:
@@ -179,7 +214,7 @@ async def read_topic(
         return
     consumer = AIOKafkaConsumer(**client, **_READING)
     try:
-        with _bootstrap_reasons(client):
+        with bootstrap_reasons(client):
             await consumer.start()
         await _seek(consumer, wanted, start or {})
         async for record in _until_the_end(consumer, wanted):
@@ -198,61 +233,14 @@ async def _admin(client: Client, *, answer_within_s: float = ANSWER_WITHIN_S) ->
     except (TypeError, ValueError) as error:
         raise ConfigError(f"settings of the Kafka client: {error}") from error
     try:
-        with _bootstrap_reasons(client):
+        with bootstrap_reasons(client):
             await admin.start()
         yield admin
     except (KafkaError, OSError, TimeoutError) as error:
         why = str(error) or type(error).__name__
-        raise SinkUnavailable(f"Kafka at {_address(client)}: {why}") from error
+        raise SinkUnavailable(f"Kafka at {address_of(client)}: {why}") from error
     finally:
         await admin.close()
-
-
-_MUTE_HINT: Final = " (does it hang, or expect another security_protocol?)"
-_REASONS: Final[ContextVar[list[str] | None]] = ContextVar("reasons", default=None)
-
-
-@contextmanager
-def _bootstrap_reasons(client: Client) -> Iterator[None]:
-    """Put into the error why a bootstrap failed, which aiokafka tells nobody but its logger."""
-    reasons: list[str] = []
-    level = _AIOKAFKA_LOGGER.getEffectiveLevel()
-
-    def keep(record: logging.LogRecord) -> bool:
-        if _REASONS.get() is not reasons:
-            return record.levelno >= level
-        reasons.append(_reason(record))
-        return False
-
-    own_level = _AIOKAFKA_LOGGER.level
-    if level > logging.WARNING:
-        _AIOKAFKA_LOGGER.setLevel(logging.WARNING)
-    _AIOKAFKA_LOGGER.addFilter(keep)
-    token = _REASONS.set(reasons)
-    try:
-        yield
-    except (KafkaError, OSError, TimeoutError) as error:
-        why = "; ".join(dict.fromkeys(reasons)) or f"{_address(client)}: {error!r}"
-        raise SinkUnavailable(f"no Kafka broker answers: {why}") from error
-    finally:
-        _REASONS.reset(token)
-        _AIOKAFKA_LOGGER.removeFilter(keep)
-        _AIOKAFKA_LOGGER.setLevel(own_level)
-
-
-def _reason(record: logging.LogRecord) -> str:
-    match record.args:
-        case (host, port, BaseException() as error):
-            text = str(error) or type(error).__name__
-            mute = isinstance(error, TimeoutError | ConnectionResetError) or "closed" in text
-            return f"{host}:{port}: {text}{_MUTE_HINT if mute else ''}"
-        case _:
-            return record.getMessage()
-
-
-def _address(client: Client) -> str:
-    servers = client.get("bootstrap_servers", "localhost")
-    return ",".join(servers) if isinstance(servers, list | tuple) else str(servers)
 
 
 async def _describe(admin: Any, names: Collection[str]) -> list[TopicDescription]:
@@ -347,7 +335,7 @@ async def _partitions(
     async with _admin(client) as admin:
         count, _ = (await _layout(admin)).get(topic, (0, False))
     if not count:
-        raise SourceError(f"there is no topic {topic} on Kafka at {_address(client)}")
+        raise SourceError(f"there is no topic {topic} on Kafka at {address_of(client)}")
     wanted = range(count) if partitions is None else sorted(partitions)
     unknown = [number for number in wanted if not 0 <= number < count]
     if unknown:

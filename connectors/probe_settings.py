@@ -16,7 +16,9 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
+from daom.credentials import without_quotations
 from daom.errors import ConfigError
+from daom.kafka_access import KafkaAccess
 from daom.topics import Topics
 
 _PREFIX: Final = "DAOM_"
@@ -108,12 +110,20 @@ def read_probe_settings(environment: Mapping[str, str]) -> ProbeSettings:
             f"{where}: probe: {error}; allowed: {', '.join(Probe.__struct_fields__)}"
         ) from error
     return ProbeSettings(
-        client={"bootstrap_servers": servers},
+        client=_access(kafka, origins, origin).client(servers),
         topic=Topics(prefix).telemetry,
         probe=probe,
         host=probe.host or socket.gethostname(),
         devices=next((environment[name] for name in _DEVICES if environment.get(name)), None),
     )
+
+
+def _access(kafka: dict[str, Any], origins: Mapping[str, str], origin: str) -> KafkaAccess:
+    try:
+        return msgspec.convert(kafka, KafkaAccess, strict=False)
+    except msgspec.ValidationError as error:
+        where = next((v for n, v in origins.items() if n in f"{error}"), origin)
+        raise ConfigError(f"{where}: kafka: {error}") from error
 
 
 def _servers(given: Any, origin: str) -> list[str]:
@@ -135,7 +145,7 @@ def _read_file(name: str | None) -> dict[str, dict[str, Any]]:
     except OSError as error:
         raise ConfigError(f"{name}: cannot be read: {error.strerror or error}") from error
     except (ValueError, msgspec.DecodeError) as error:
-        raise ConfigError(f"{name}: {error}") from error
+        raise ConfigError(f"{name}: {without_quotations(str(error))}") from None
     except ImportError as error:
         raise ConfigError(f"{name}: YAML needs PyYAML; .toml and .json need nothing") from error
     if values is None:
@@ -146,7 +156,7 @@ def _read_file(name: str | None) -> dict[str, dict[str, Any]]:
     for section in _SECTIONS:
         held = values.get(section) or {}
         if not isinstance(held, dict):
-            raise ConfigError(f"{name}: {section}: got {held!r}; a map is needed")
+            raise ConfigError(f"{name}: {section}: got {type(held).__name__}; a map is needed")
         found[section] = dict(held)
     return found
 

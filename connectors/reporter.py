@@ -159,7 +159,7 @@ class Reporter:
                     pause_s = _FIRST_PAUSE_S
                     return await self._send_with(producer)
             except Exception as error:  # noqa: BLE001 - see _run.
-                self._note(error, f"Kafka at {self._client.get('bootstrap_servers')}")
+                self._note(error, "what is to be sent waits")
             await asyncio.sleep(pause_s)
             pause_s = min(2.0 * pause_s, _LONGEST_PAUSE_S)
 
@@ -212,6 +212,8 @@ async def _producer(client: Mapping[str, object]) -> Any:
     # Imported by the thread: an engine that starts need not wait for it.
     from aiokafka import AIOKafkaProducer  # noqa: PLC0415
 
+    from connectors.bootstrap import bootstrap_reasons  # noqa: PLC0415
+
     producer = AIOKafkaProducer(
         **client,
         acks="all",
@@ -220,7 +222,8 @@ async def _producer(client: Mapping[str, object]) -> Any:
         max_request_size=BUFFER_BYTES,
     )
     try:
-        await producer.start()
+        with bootstrap_reasons(client):
+            await producer.start()
         yield producer
     finally:
         # A broker that hangs would keep it waiting for what will not come.

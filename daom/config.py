@@ -12,15 +12,16 @@ import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Any, Final, Literal, Self
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, Field, ValidationError, model_validator
+from pydantic import BaseModel, Field, ValidationError, model_validator
 
-from daom.durations import DURATION_PATTERN, parse_duration
+from daom.connections import BridgeConfig, KafkaConfig
+from daom.credentials import without_quotations
 from daom.errors import ConfigError
+from daom.fields import Seconds, SecondsOrNone, Section
 from daom.limits_config import LimitsConfig
-from daom.section import Section
 
 ENV_PREFIX: Final = "DAOM_"
 _NOT_CONFIG: Final = frozenset(
@@ -29,68 +30,23 @@ _NOT_CONFIG: Final = frozenset(
         "DAOM_KAFKA_SCRIPT",
         "DAOM_RECEIVE_TOKEN",
         "DAOM_REQUIRE_SERVERS",
+        "DAOM_SCRAPE_BASIC",
+        "DAOM_SCRAPE_TOKEN",
         "DAOM_TEST_KAFKA",
     }
 )
-
-
-def _seconds(value: object) -> object:
-    """Return the seconds of a text such as 30d or 1h30m; a number, text or not, as it is."""
-    if not isinstance(value, str):
-        return value
-    duration_s = parse_duration(value)
-    if duration_s is not None:
-        return duration_s
-    try:
-        return float(value)
-    except ValueError:
-        raise ValueError(
-            f"got {value!r}; a number of seconds is needed, or such as 90s, 5m, 1h30m, 30d"
-        ) from None
-
-
-_Words = Annotated[str, Field(pattern=DURATION_PATTERN)]
-_Positive = Annotated[float, Field(gt=0.0, le=366 * 86_400.0)]
-_NotNegative = Annotated[float, Field(ge=0.0)]
-Seconds = Annotated[_Positive, BeforeValidator(_seconds, json_schema_input_type=_Positive | _Words)]
-SecondsOrNone = Annotated[
-    _NotNegative, BeforeValidator(_seconds, json_schema_input_type=_NotNegative | _Words)
-]
-"""Seconds, 0 for not at all."""
-
-
-def _split_commas(value: object) -> object:
-    if not isinstance(value, str):
-        return value
-    return [part.strip() for part in value.split(",") if part.strip()]
-
-
-Words = Annotated[tuple[str, ...], BeforeValidator(_split_commas)]
-
-
-class KafkaConfig(Section):
-    """Where Kafka is, and how its topics are laid out."""
-
-    bootstrap_servers: Annotated[Words, Field(min_length=1)] = ("localhost:9092",)
-    """Brokers to ask first, host:port."""
-    topic_prefix: str = Field(default="daom", pattern=r"^[A-Za-z0-9._-]{1,100}$")
-    """Topics are named PREFIX.telemetry, PREFIX.alerts and so on."""
-    group: str = Field(default="daom-worker", min_length=1)
-    """Consumer group of the workers: the partitions are shared among its members."""
-    partitions: int = Field(default=16, ge=1, le=1_000)
-    """Partitions of a topic that ``daom topics create`` makes."""
-    replication_factor: int = Field(default=1, ge=1, le=10)
-    """Copies of each partition: 3 in production."""
-    retention_s: Seconds = 30 * 86_400.0
-    """How long telemetry is kept: what a replay can go back to."""
-    session_timeout_s: Seconds = 10.0
-    """A worker that is silent for so long has died."""
-    rebalance_timeout_s: Seconds = 30.0
-    """How long a rebalance waits for the members."""
-
-    def client(self) -> dict[str, object]:
-        """Return the keyword arguments that all aiokafka clients share."""
-        return {"bootstrap_servers": list(self.bootstrap_servers)}
+_AS_WRITTEN: Final = frozenset(
+    {
+        ("kafka", "sasl_username"),
+        ("kafka", "sasl_password"),
+        ("bridge", "basic_auth_username"),
+        ("bridge", "basic_auth_password"),
+        ("bridge", "bearer_token"),
+    }
+)
+"""Fields whose variables are no JSON: a password such as 1e5 is not a number."""
+_HIDDEN: Final = frozenset({name for _, name in _AS_WRITTEN} | {"alertmanagers"})
+"""What errors do not show: an Alertmanager's URL may hold a password."""
 
 
 class SignalConfig(Section):
@@ -234,17 +190,6 @@ class WorkerConfig(Section):
         return self
 
 
-class BridgeConfig(Section):
-    """The Alertmanager bridge."""
-
-    alertmanagers: Annotated[Words, Field(min_length=1)] = ("http://localhost:9093",)
-    """Base URL of every replica: each is sent every alert."""
-    resend_s: Seconds = 60.0
-    """A firing alert is sent again so often."""
-    resolve_repeat_s: Seconds = 900.0
-    """A resolve is repeated for so long."""
-
-
 def _default_signals() -> dict[str, SignalConfig]:
     return {
         "ttft_s": SignalConfig(workload="prompt_tokens", workload_part="cached_tokens"),
@@ -305,8 +250,11 @@ def _read(path: Path) -> dict[str, Any]:
         values = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
+    except yaml.YAMLError as error:
+        # Not chained: its own text quotes the line, in which a secret may be.
+        raise ConfigError(f"{path}: not YAML: {without_quotations(str(error))}") from None
+    except ValueError as error:
+        raise ConfigError(f"{path}: not YAML in UTF-8: {type(error).__name__}") from None
     if values is None:
         return {}
     if not isinstance(values, dict):
@@ -328,7 +276,8 @@ def _override(values: dict[str, Any], environment: Mapping[str, str]) -> dict[st
         for parent in parents:
             below = section.get(parent)
             section[parent] = section = dict(below) if isinstance(below, dict) else {}
-        section[last] = _scalar(environment[variable])
+        text = environment[variable]
+        section[last] = text if (*parents, last) in _AS_WRITTEN else _scalar(text)
         origins[".".join([*parents, last])] = variable
     return origins
 
@@ -343,19 +292,30 @@ def _scalar(text: str) -> object:
 
 def _explain(fault: Mapping[str, Any], path: Path | None, origins: Mapping[str, str]) -> str:
     field = ".".join(str(part) for part in fault["loc"])
-    origin = next(
-        (v for name, v in origins.items() if _is_within(field, name) or _is_within(name, field)),
-        None,
-    )
-    where = f"environment variable {origin}" if origin else str(path or "configuration")
+    message = fault["msg"].removeprefix("Value error, ")
+    near = [
+        (name, variable)
+        for name, variable in origins.items()
+        if _is_within(field, name) or _is_within(name, field)
+    ]
+    # Of a section's variables, the one that the message is about.
+    near.sort(key=lambda pair: pair[0].rpartition(".")[2] not in message)
+    where = f"environment variable {near[0][1]}" if near else str(path or "configuration")
     if fault["type"] == "extra_forbidden":
         return (
             f"{where}: {field}: unknown; allowed here: {', '.join(_fields_at(fault['loc'][:-1]))}"
         )
     if fault["type"] == "value_error":
-        message = fault["msg"].removeprefix("Value error, ")
         return f"{where}: {field}: {message}" if field else f"{where}: {message}"
-    return f"{where}: {field}: got {fault['input']!r:.80}; {fault['msg']}"
+    return f"{where}: {field}: got {_shown(fault)}; {message}"
+
+
+def _shown(fault: Mapping[str, Any]) -> str:
+    """Return the value that was given; only its kind where a secret may be in it."""
+    section, *fields = fault["loc"]
+    if section in {"kafka", "bridge"} and (not fields or fields[0] in _HIDDEN):
+        return f"a {type(fault['input']).__name__}"
+    return f"{fault['input']!r:.80}"
 
 
 def _is_within(field: str, section: str) -> bool:
@@ -380,6 +340,6 @@ def config_schema() -> dict[str, Any]:
 
 
 def config_yaml(config: Config) -> str:
-    """Return ``config`` as the YAML file that gives it."""
+    """Return ``config`` as the YAML file that gives it, but for its secrets, which are masked."""
     text: str = yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False)
     return text

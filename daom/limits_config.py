@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pydantic import Field
 
+from daom.fields import Section
 from daom.limits import DEFAULT_LIMITS, Limits
-from daom.section import Section
 
 
 class LimitsConfig(Section):

@@ -15,7 +15,14 @@ from contextlib import AsyncExitStack, ExitStack, aclosing, contextmanager, supp
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from connectors.kafka import ATTEMPT_S, describe_topics, read_topic, wait_for_broker
+from connectors.kafka import (
+    ATTEMPT_S,
+    check_access,
+    check_group,
+    describe_topics,
+    read_topic,
+    wait_for_broker,
+)
 from connectors.status_server import Page, as_json, serving
 from daom.config import Config
 from daom.errors import ConfigError, DaomError, SinkUnavailable
@@ -43,6 +50,7 @@ def run_worker(config: Config) -> None:
 
     Raises:
         ConfigError: If the topics are not there, or nobody can listen for ``/healthz``.
+        SinkRejected: If Kafka refuses the password or the group, or shows an untrusted certificate.
         SinkUnavailable: If no broker answered for five minutes.
     """
     import faust  # noqa: PLC0415 - an extra.
@@ -205,6 +213,7 @@ async def _telemetry_partitions(config: Config) -> int:
     """Return the number of partitions of the telemetry topic; wait for the broker."""
     client, topics = config.kafka.client(), Topics(config.kafka.topic_prefix)
     await wait_for_broker(client, _BROKER_WAIT_S)
+    await check_group(client, config.kafka.group)
     needed = [spec.name for spec in topics.specs(partitions=1)]
     found = {topic.name: topic for topic in await describe_topics(client, needed)}
     missing = [name for name in needed if name not in found]
@@ -228,7 +237,8 @@ def run_alertmanager_bridge(config: Config, host: str, port: int) -> None:
         port: Their port; 0: none.
 
     Raises:
-        ConfigError: If an address cannot be used.
+        ConfigError: If an address, a secret's file or a certificate cannot be used.
+        SinkRejected: If Kafka refuses the password, or its certificate is not to be trusted.
     """
     asyncio.run(until_stopped(lambda: _bridge(config, host, port)))
 
@@ -252,7 +262,8 @@ async def _bridge(config: Config, host: str, port: int) -> None:
         await wait_for_broker(client, _BROKER_WAIT_S)
         source = await stack.enter_async_context(KafkaAlertSource(topics.alerts, client))
         sinks = [
-            await stack.enter_async_context(AlertmanagerSink(url)) for url in bridge.alertmanagers
+            await stack.enter_async_context(AlertmanagerSink(url, **bridge.sink_options()))
+            for url in bridge.alertmanagers
         ]
         await run_bridge(
             source,
@@ -271,6 +282,7 @@ def run_receiver(
 
     Raises:
         ConfigError: If nobody can listen at the address, or the topics are not there.
+        SinkRejected: If Kafka refuses the password, or its certificate is not to be trusted.
     """
     asyncio.run(until_stopped(lambda: _receive(config, address, naming, on_listening)))
 
@@ -281,6 +293,7 @@ async def _receive(
     from connectors.receiver import Receiver  # noqa: PLC0415 - an extra.
 
     client, topics = config.kafka.client(), Topics(config.kafka.topic_prefix)
+    await check_access(client)
     receiver = Receiver(client, topics, naming, clock=time.time, run=uuid.uuid4().hex)
     async with receiver.listening(address) as url:
         on_listening(url)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -37,11 +37,15 @@ def make_app(config: Config, data_dir: Path) -> faust.App:
     Args:
         config: Where Kafka is, and how the group behaves.
         data_dir: Where Faust may keep its files.
+
+    Raises:
+        ConfigError: If the password or a certificate cannot be read.
     """
     kafka = config.kafka
     return faust.App(
         kafka.group,
         broker=[f"aiokafka://{server}" for server in kafka.bootstrap_servers],
+        broker_credentials=_credentials(kafka.client()),
         store="memory://",
         datadir=str(data_dir),
         key_serializer="raw",
@@ -63,6 +67,23 @@ def make_app(config: Config, data_dir: Path) -> faust.App:
         producer_request_timeout=_PRODUCER_TIMEOUT_S,
         producer_linger=0.005,
     )
+
+
+def _credentials(client: Mapping[str, Any]) -> Any:
+    """Return as Faust wants it what ``client`` says of TLS and SASL; None if it says nothing.
+
+    Consumer and producer alike are made with it.
+    """
+    if "sasl_mechanism" in client:
+        return faust.SASLCredentials(
+            username=client["sasl_plain_username"],
+            password=client["sasl_plain_password"],
+            ssl_context=client.get("ssl_context"),
+            mechanism=client["sasl_mechanism"],
+        )
+    if "ssl_context" in client:
+        return faust.SSLCredentials(client["ssl_context"])
+    return None
 
 
 def producer_send(app: faust.App) -> Send:

@@ -76,6 +76,12 @@ class RealKafka:
     def bootstrap_servers(self) -> str:
         return f"127.0.0.1:{(self.directory / 'port').read_text().strip()}"
 
+    def secured_servers(self, listener: str) -> str:
+        """Its address at the ``listener`` TLS or SASL, where it was started with that port."""
+        lines = (self.directory / "server.properties").read_text().splitlines()
+        [advertised] = [line for line in lines if line.startswith("advertised.listeners=")]
+        return advertised.partition(f",{listener}://")[2].partition(",")[0]
+
     @property
     def ca_file(self) -> Path:
         """The authority that signed its certificate, where it was started with TLS or SASL."""

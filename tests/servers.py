@@ -5,12 +5,14 @@ import contextlib
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import time
 import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -31,7 +33,11 @@ receivers: [{name: nobody}]
 """
 """Keeps alerts and notifies nobody."""
 
-WITHOUT_PROXY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+WITHOUT_PROXY = urllib.request.build_opener(
+    urllib.request.ProxyHandler({}),
+    # Whether a server is ready is asked of those with a certificate of the test's own, too.
+    urllib.request.HTTPSHandler(context=ssl._create_unverified_context()),
+)
 READY_WITHIN_S = 30.0
 STOPPED_WITHIN_S = 10.0
 WITHIN_S = 20.0
@@ -71,17 +77,25 @@ class Alertmanager:
     then forgotten all alerts, as Alertmanager does.
     """
 
-    def __init__(self, directory: Path, config: str = SILENT_CONFIG, path_prefix: str = "") -> None:
+    def __init__(
+        self,
+        directory: Path,
+        config: str = SILENT_CONFIG,
+        path_prefix: str = "",
+        web_config: str | None = None,
+    ) -> None:
         """Describe an Alertmanager; ``start`` starts it.
 
         Args:
             directory: Where its configuration, data and log go; made if it is missing.
             config: Its configuration file.
             path_prefix: Where its API begins, such as ``/monitoring``.
+            web_config: Its certificate and the users that it lets in; it then speaks TLS.
         """
         self.directory = directory
         self.config = config
-        self.url = f"http://127.0.0.1:{free_port()}{path_prefix}"
+        self.web_config = web_config
+        self.url = f"http{'s' if web_config else ''}://127.0.0.1:{free_port()}{path_prefix}"
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
@@ -104,7 +118,7 @@ class Alertmanager:
         self.directory.mkdir(parents=True, exist_ok=True)
         config_file = self.directory / "alertmanager.yml"
         config_file.write_text(self.config, "utf-8")
-        address = self.url.removeprefix("http://").partition("/")[0]
+        address = self.url.partition("://")[2].partition("/")[0]
         command = [
             program,
             f"--config.file={config_file}",
@@ -113,6 +127,10 @@ class Alertmanager:
             f"--web.external-url={self.url}",
             "--cluster.listen-address=",
         ]
+        if self.web_config is not None:
+            web_file = self.directory / "web.yml"
+            web_file.write_text(self.web_config, "utf-8")
+            command.append(f"--web.config.file={web_file}")
         with (self.directory / "alertmanager.log").open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log)
         try:
@@ -140,6 +158,8 @@ class Alertmanager:
         try:
             with WITHOUT_PROXY.open(f"{self.url}/-/ready", timeout=1.0) as answer:
                 return bool(answer.status == 200)
+        except urllib.error.HTTPError as error:
+            return error.code == HTTPStatus.UNAUTHORIZED
         except (urllib.error.URLError, OSError):
             return False
 

@@ -20,20 +20,22 @@ def command() -> None:
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False), required=False)
 @config_option
 def check(file: Path | None, config_path: Path | None) -> None:
-    """Say whether FILE (and the environment) is a valid configuration.
+    """Say whether FILE (and the environment) is a valid configuration, the files it names included.
 
     \b
     Example: daom config check daom.yaml
     """
     path = file or config_path
-    configured(path)
+    config = configured(path)
+    config.kafka.client()
+    config.bridge.sink_options()
     click.echo(f"{path or 'the environment'}: valid")
 
 
 @command.command()
 @config_option
 def show(config_path: Path | None) -> None:
-    """Print the configuration in force, defaults included, as YAML.
+    """Print the configuration in force, defaults included, as YAML; secrets are masked.
 
     \b
     Example: DAOM_ALERTS__PENDING_S=30 daom config show > daom.yaml

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from daom.config import Config, load_config
+from daom.credentials import Secret, read_secret
 from daom.durations import parse_duration
 from daom.errors import ConfigError
 
@@ -87,10 +88,9 @@ def secret(path: Path | None, variable: str, what: str = "token") -> str | None:
     Raises:
         ConfigError: If the file cannot be read, or the secret is empty.
     """
-    try:
-        found = os.environ.get(variable) if path is None else path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: the {what} cannot be read: {error}") from error
+    if path is not None:
+        return read_secret(path, f"the {what}")
+    found = os.environ.get(variable)
     if found is not None and not found.strip():
-        raise ConfigError(f"{path or variable}: the {what} is empty")
-    return None if found is None else found.strip()
+        raise ConfigError(f"{variable}: the {what} is empty")
+    return None if found is None else Secret(found.strip())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -9,6 +10,7 @@ from contextlib import contextmanager
 
 import click
 
+from connectors.kafka import check_access
 from connectors.reporter import PERIOD_S, Reporter
 from daom.config import Config
 from daom.events import Record
@@ -30,9 +32,15 @@ def reporting(
     *,
     period_s: float = PERIOD_S,
 ) -> Iterator[None]:
-    """Send what ``collect`` returns to the telemetry topic; at the end what is there, too."""
-    topic = Topics(config.kafka.topic_prefix).telemetry
-    reporter = Reporter(config.kafka.client(), topic, collect, period_s=period_s)
+    """Send what ``collect`` returns to the telemetry topic; at the end what is there, too.
+
+    Raises:
+        ConfigError: If the settings of Kafka name files that cannot be used.
+        SinkRejected: If Kafka refuses them. A broker that is away is waited for instead.
+    """
+    client, topic = config.kafka.client(), Topics(config.kafka.topic_prefix).telemetry
+    asyncio.run(check_access(client))
+    reporter = Reporter(client, topic, collect, period_s=period_s)
     reporter.start()
     yield
     reporter.stop()

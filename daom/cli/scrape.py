@@ -108,8 +108,8 @@ def _send(
     scraper = Scraper(targets, access, interval_s)
     number = "1 URL" if len(targets) == 1 else f"{len(targets)} URLs"
     click.echo(f"daom: scraping {number} every {interval_s:g} s -> {topic}", err=True)
-    scraper.start()
     with reporting(config, scraper.collect):
+        scraper.start()
         stopping.wait()
         scraper.stop()
 

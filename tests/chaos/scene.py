@@ -20,7 +20,8 @@ import numpy as np
 from connectors.player import play
 from connectors.recordings import Line, record_time_s
 from daom.codec import decode
-from daom.config import Config, KafkaConfig
+from daom.config import Config
+from daom.connections import KafkaConfig
 from daom.errors import SinkUnavailable, SourceError
 from tests.chaos.alertmanager import Way
 from tests.chaos.books import Expected, Said, differences

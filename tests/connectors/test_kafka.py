@@ -2,9 +2,6 @@ import asyncio
 import contextlib
 import logging
 import socket
-import ssl
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,8 +18,6 @@ from connectors.kafka import (
 from daom.errors import ConfigError, SinkRejected, SinkUnavailable, SourceError
 from daom.topics import Topics, TopicSpec
 from tests.conftest import Broker
-from tests.kafka_servers import RealKafka
-from tests.servers import free_port
 
 NOBODY = {"bootstrap_servers": "127.0.0.1:1"}
 START_MS = 1_700_000_000_000
@@ -290,52 +285,3 @@ def test_a_broker_that_takes_connections_but_says_nothing_is_told_apart() -> Non
 def test_settings_that_the_library_refuses_are_not_tried_again() -> None:
     with pytest.raises(ConfigError, match="security_protocol"):
         asyncio.run(wait_for_broker({**NOBODY, "security_protocol": "TLS"}, within_s=60.0))
-
-
-@pytest.fixture(scope="module")
-def secured(tmp_path_factory: pytest.TempPathFactory, kafka_script: Path) -> Iterator[RealKafka]:
-    ports = [free_port(), free_port()]
-    directory = tmp_path_factory.mktemp("secured-kafka")
-    options = ["--tls-port", str(ports[0]), "--sasl-port", str(ports[1])]
-    with RealKafka(directory, *options, script=kafka_script) as broker:
-        yield broker
-
-
-def sasl_client(broker: RealKafka, password: str, *, trust: bool = True) -> dict[str, object]:
-    ca_file = str(broker.ca_file) if trust else None
-    listeners = (broker.directory / "server.properties").read_text()
-    port = listeners.partition("SASL://localhost:")[2].split()[0].split(",")[0]
-    return {
-        "bootstrap_servers": f"localhost:{port}",
-        "security_protocol": "SASL_SSL",
-        "ssl_context": ssl.create_default_context(cafile=ca_file),
-        "sasl_mechanism": "SCRAM-SHA-512",
-        "sasl_plain_username": "daom",
-        "sasl_plain_password": password,
-    }
-
-
-def test_topics_are_made_and_read_over_tls_and_sasl(secured: RealKafka, topic_prefix: str) -> None:
-    secure = sasl_client(secured, "daom-secret")
-
-    async def story() -> list[bytes]:
-        await create_topics(secure, [spec(topic_prefix)])
-        async with AIOKafkaProducer(**secure) as producer:
-            await producer.send_and_wait(topic_prefix, b"v", partition=1)
-        return [record.value async for record in read_topic(secure, topic_prefix)]
-
-    assert asyncio.run(story()) == [b"v"]
-
-
-def test_a_wrong_password_is_called_so(secured: RealKafka) -> None:
-    with pytest.raises(SinkUnavailable, match="SaslAuthenticationFailed") as caught:
-        asyncio.run(wait_for_broker(sasl_client(secured, "guess"), within_s=0.5))
-
-    assert "guess" not in str(caught.value)
-
-
-def test_an_untrusted_certificate_is_called_so(secured: RealKafka) -> None:
-    client = sasl_client(secured, "daom-secret", trust=False)
-
-    with pytest.raises(SinkUnavailable, match="CERTIFICATE_VERIFY_FAILED"):
-        asyncio.run(wait_for_broker(client, within_s=0.5))

@@ -68,7 +68,7 @@ def test_a_token_that_is_none_is_refused(daom, tmp_path, monkeypatch):
     empty = tmp_path / "empty"
     empty.write_text("\n")
 
-    assert "the token is empty" in daom("receive", "--token-file", empty).err
+    assert f"the token: {empty} is empty" in daom("receive", "--token-file", empty).err
     assert "cannot be read" in daom("receive", "--token-file", tmp_path / "missing").err
     monkeypatch.setenv("DAOM_RECEIVE_TOKEN", "s3cret")
     assert "drop one of them" in daom("receive", "--no-auth").err

@@ -56,7 +56,7 @@ WRONG = {
     "one name for two": (("a:1", "b:1", "--engine", "e"), "--engine needs a single URL"),
     "JSON of nothing": (("a:1", "--json"), "--json needs --once"),
     "too slow": (("a:1", "--interval", "5m"), "1s to 30s is allowed"),
-    "a file that is missing": (("a:1", "--token-file", "/none"), "the token cannot be read"),
+    "a file that is missing": (("a:1", "--token-file", "/none"), "cannot be read"),
 }
 
 

@@ -209,7 +209,7 @@ BAD_FILES = {
         "window_panes=200",
         "max_window_panes=180",
     ),
-    "not YAML": ("a: b: c", "line 1, column 5", "a: b: c", "not YAML"),
+    "not YAML": ("a: b: c", "line 1, column 5", "mapping values", "not YAML"),
     "a list": ("- 1", "", "got a list", "a map of sections"),
     "words": ("hello", "", "got a str", "a map of sections"),
 }

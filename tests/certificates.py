@@ -1,0 +1,32 @@
+"""Certificates for a test, made by openssl: a server's or a client's that vouches for itself."""
+
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """A self-signed certificate, which is its own authority, and its private key (PEM)."""
+
+    cert_file: Path
+    key_file: Path
+
+
+def make_certificate(directory: Path, name: str) -> Certificate:
+    """Make a certificate for ``name`` on 127.0.0.1, valid for two days; skip without openssl."""
+    if shutil.which("openssl") is None:
+        pytest.skip("needs openssl")
+    made = Certificate(directory / f"{name}.pem", directory / f"{name}.key")
+    options = ["-pkeyopt", "ec_paramgen_curve:prime256v1", "-noenc", "-days", "2"]
+    names = ["-subj", f"/CN={name}", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
+    files = ["-keyout", str(made.key_file), "-out", str(made.cert_file)]
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", *options, *names, *files],
+        check=True,
+        capture_output=True,
+    )
+    return made
