@@ -60,6 +60,7 @@ DEFAULT_MAX_BYTES: Final = 4 * 2**20
 MAX_BATCH_SPAN_S: Final = 600.0
 """A batch is an engine's samples of a *short* interval."""
 MAX_GPUS: Final = 64
+MAX_DETAIL_CHARS: Final = 4_000
 """Of a host."""
 MAX_UNIX_S: Final = 32_503_680_000.0
 """The year 3000. Milliseconds sent as seconds land far beyond it."""
@@ -291,6 +292,8 @@ def _gpu_sample(
     gpus: list[Mapping[str, float | str]] = []
     for i, gpu in enumerate(raw):
         words = {n: v for n, v in gpu.items() if isinstance(n, str) and isinstance(v, str)}
+        for word in (*words, *words.values()):
+            check_limit("name_chars", len(word), limits.name_chars, f"gpus[{i}]")
         rest = {n: v for n, v in gpu.items() if n not in words and not isinstance(v, list | dict)}
         gpus.append({**words, **usable_numbers(rest, f"gpus[{i}]", faults, limits)})
     return GpuSample(
@@ -309,11 +312,14 @@ def _change_event(fields: dict[str, Any], source: Source, logged_s: float | None
     detail = _words(fields, "detail")
     if kind not in _CHANGE_KINDS:
         detail = f"{kind}: {detail}" if detail else kind
+    version = _words(fields, "version") or source.version
+    for field, words in (("version", version), ("detail", detail)):
+        check_limit("detail_chars", len(words or ""), MAX_DETAIL_CHARS, field)
     return ChangeEvent(
         source=source,
         time_s=_required_time(fields, "time_s"),
         kind=known,
-        version=_words(fields, "version") or source.version,
+        version=version,
         detail=detail,
         until_s=_time(fields, "until_s"),
         logged_s=logged_s,

@@ -21,6 +21,7 @@ LimitName = Literal[
     "gpus",
     "buckets",
     "name_chars",
+    "detail_chars",
 ]
 LIMIT_WORDS: Final[dict[LimitName, str]] = {
     "cells": "cells of a partition",
@@ -33,6 +34,7 @@ LIMIT_WORDS: Final[dict[LimitName, str]] = {
     "gpus": "GPUs of a sample",
     "buckets": "buckets of a histogram",
     "name_chars": "characters of a name",
+    "detail_chars": "characters of a change's version or detail",
 }
 """What each limit counts, for a person."""
 

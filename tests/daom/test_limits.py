@@ -364,7 +364,11 @@ TOO_MUCH = [
     (GOOD, "gauges", {f"g{n}": 1.0 for n in range(65)}, "columns"),
     (GOOD, "histograms", {"e2e_s": {"le_s": [1.0] * 513, "counts": [1] * 513}}, "buckets"),
     (GPUS, "gpus", [{}] * (MAX_GPUS + 1), "gpus"),
+    (GPUS, "gpus", [{"uuid": LONG}], "name_chars"),
     (CHANGE, "source.model", LONG, "name_chars"),
+    (CHANGE, "detail", "x" * 4_001, "detail_chars"),
+    (CHANGE, "kind", "x" * 4_001, "detail_chars"),
+    (CHANGE, "version", "x" * 4_001, "detail_chars"),
 ]
 
 
