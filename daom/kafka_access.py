@@ -6,6 +6,7 @@ names are those of Kafka's own clients.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +19,7 @@ SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 
 _SASL: Final = ("sasl_mechanism", "sasl_username", "sasl_password", "sasl_password_file")
 _SSL: Final = ("ssl_ca_file", "ssl_cert_file", "ssl_key_file")
+_REQUEST_LOGGER: Final = logging.getLogger("aiokafka.conn")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,6 +86,7 @@ class KafkaAccess:
                 check_hostname=self.ssl_check_hostname,
             )
         if self._uses_sasl:
+            _REQUEST_LOGGER.addFilter(_is_above_debug)
             settings |= {
                 "sasl_mechanism": self.sasl_mechanism,
                 "sasl_plain_username": self.sasl_username,
@@ -116,6 +119,11 @@ class KafkaAccess:
                     f"{idle[0]} is not used by security_protocol={self.security_protocol}: "
                     f"set it to {needed}"
                 )
+
+
+def _is_above_debug(record: logging.LogRecord) -> bool:
+    """Keep out what aiokafka says at DEBUG: every request, and so the password that PLAIN sends."""
+    return record.levelno > logging.DEBUG
 
 
 def require_one_secret(name: str, secret: str | None, secret_file: str | None) -> None:
