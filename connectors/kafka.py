@@ -214,7 +214,7 @@ async def read_topic(
         return
     consumer = AIOKafkaConsumer(**client, **_READING)
     try:
-        with bootstrap_reasons(client):
+        async with bootstrap_reasons(client):
             await consumer.start()
         await _seek(consumer, wanted, start or {})
         async for record in _until_the_end(consumer, wanted):
@@ -233,7 +233,7 @@ async def _admin(client: Client, *, answer_within_s: float = ANSWER_WITHIN_S) ->
     except (TypeError, ValueError) as error:
         raise ConfigError(f"settings of the Kafka client: {error}") from error
     try:
-        with bootstrap_reasons(client):
+        async with bootstrap_reasons(client):
             await admin.start()
         yield admin
     except (KafkaError, OSError, TimeoutError) as error:

@@ -222,7 +222,7 @@ async def _producer(client: Mapping[str, object]) -> Any:
         max_request_size=BUFFER_BYTES,
     )
     try:
-        with bootstrap_reasons(client):
+        async with bootstrap_reasons(client):
             await producer.start()
         yield producer
     finally:

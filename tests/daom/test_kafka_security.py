@@ -1,11 +1,13 @@
 """TLS and SASL against a real Kafka: every way in works, and every mistake is one line."""
 
 import asyncio
+import io
+import logging
 import time
 
 import pytest
 
-from connectors.kafka import read_topic
+from connectors.kafka import describe_topics, read_topic
 from connectors.recordings import read_lines
 from connectors.reporter import Reporter
 from daom.cli.play import line_time_s
@@ -206,26 +208,49 @@ def test_who_lacks_a_right_is_told_in_one_line(secured, under, topic_prefix, arg
 
 
 OTHER_PORTS = {
-    "TLS at a port without": {"security_protocol": "SSL", "ssl_ca_file": None},
-    "no TLS at a port with": {"security_protocol": None, "ssl_ca_file": None},
+    "TLS at a port without": (
+        {"security_protocol": "SSL", "ssl_ca_file": None},
+        "it speaks no TLS there (see security_protocol)",
+    ),
+    "no TLS at a port with": (
+        {"security_protocol": None, "ssl_ca_file": None},
+        "it speaks TLS there: see security_protocol",
+    ),
 }
 
 
+@pytest.mark.parametrize("command", ["topics", "worker"])
 @pytest.mark.parametrize("case", OTHER_PORTS)
-def test_the_wrong_protocol_is_asked_about(secured, under, topic_prefix, case):
-    """It looks like a broker that hangs or restarts, so the worker would wait for it."""
+def test_the_wrong_protocol_is_named_at_once(secured, under, topic_prefix, case, command):
+    changed, words = OTHER_PORTS[case]
     tls = case == "TLS at a port without"
     servers = secured.bootstrap_servers if tls else secured.secured_servers("TLS")
     nobody = {"sasl_mechanism": None, "sasl_username": None, "sasl_password": None}
-    variables = sasl(
-        secured, topic_prefix, bootstrap_servers=servers, **nobody, **OTHER_PORTS[case]
-    )
+    variables = sasl(secured, topic_prefix, bootstrap_servers=servers, **nobody, **changed)
+    began_s = time.monotonic()
 
-    done = under(variables, "topics", "create")
+    done = under(variables, *COMMANDS[command])
 
-    assert (done.code, done.err.count("\n")) == (3, 1)
-    assert f"no Kafka broker answers: {servers}: " in done.err
-    assert "expect another security_protocol?" in done.err
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert f"Kafka cannot be used as configured: {servers}: " in done.err
+    assert words in done.err
+    assert time.monotonic() - began_s < WITHIN_S
+
+
+def test_a_password_sent_as_it_is_stays_out_of_the_libraries_debug_log(
+    secured, topic_prefix, monkeypatch, caplog
+):
+    """aiokafka writes down every request at that level."""
+    written, library = io.StringIO(), logging.getLogger("aiokafka")
+    monkeypatch.setattr(library, "handlers", [logging.StreamHandler(written)])
+    monkeypatch.setattr(library, "propagate", False)
+    caplog.set_level(logging.DEBUG, "aiokafka")
+    client = load_config(None, sasl(secured, topic_prefix, sasl_mechanism="PLAIN")).kafka.client()
+
+    asyncio.run(describe_topics(client, [topic_prefix]))
+
+    assert "Authenticated as daom via PLAIN" in written.getvalue()
+    assert "daom-secret" not in written.getvalue()
 
 
 def test_a_reporter_says_a_wrong_password_once_and_keeps_what_it_has(secured, topic_prefix, caplog):
