@@ -54,7 +54,7 @@ def note(state: CellState, fault: MalformedRecord) -> None:
 
 
 def _admit_batch(state: CellState, batch: TelemetryBatch, limits: Limits) -> Admitted:
-    name = batch.source.engine or batch.source.model
+    name = batch.source.engine_name
     engine = state.engines.get(name)
     if engine is None and len(state.engines) >= limits.engines:
         return Admitted(None, _beyond("engines", limits.engines, "source.engine", [name]))

@@ -61,9 +61,12 @@ class CellState:
 
     def engines_of(self, source: Source) -> Iterator[EngineState]:
         """Yield the engines that a GPU sample of ``source`` is about: one, or all of a host."""
-        for name, engine in self.engines.items():
-            by_host = source.engine is None and source.host in {engine.host, None}
-            if name == source.engine or by_host:
+        if source.engine is not None:
+            if source.engine in self.engines:
+                yield self.engines[source.engine]
+            return
+        for engine in self.engines.values():
+            if source.host in {engine.host, None}:
                 yield engine
 
     @property

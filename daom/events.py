@@ -43,6 +43,11 @@ class Source(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     host: str | None = None
 
     @property
+    def engine_name(self) -> str:
+        """What its cell knows the engine by: one without a name has its model's."""
+        return self.engine or self.model
+
+    @property
     def names(self) -> tuple[str, ...]:
         """Every word in it."""
         words = (self.model, self.engine, self.version, self.boot, self.frontend)

@@ -148,8 +148,7 @@ def survey(name: str, lines: Iterable[bytes], config: Config) -> Recorded | None
         model = record.source.model
         state = clocks.setdefault(model, ClockState())
         before_s = state.now_s
-        engine = record.source.engine or model
-        believed_s = clock.admit(state, engine, record.end_s, record.logged_s)
+        believed_s = clock.admit(state, record.source.engine_name, record.end_s, record.logged_s)
         if before_s is None:
             start_s = min(start_s, believed_s - (record.end_s - record.start_s))
         elif believed_s - before_s > config.alerts.silent_after_s:

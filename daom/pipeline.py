@@ -79,7 +79,7 @@ class Cell:
 
     def _take_batch(self, batch: TelemetryBatch) -> list[Output]:
         state = self.state
-        name = batch.source.engine or batch.source.model
+        name = batch.source.engine_name
         engine = state.engines.get(name)
         if engine is not None:
             arrival = engine.intake.see(*batch.source.numbering)

@@ -1,11 +1,10 @@
 """Certificates for a test, made by openssl: a server's or a client's that vouches for itself."""
 
-import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-import pytest
+from tests.programs import require_program
 
 
 @dataclass(frozen=True)
@@ -17,9 +16,8 @@ class Certificate:
 
 
 def make_certificate(directory: Path, name: str) -> Certificate:
-    """Make a certificate for ``name`` on 127.0.0.1, valid for two days; skip without openssl."""
-    if shutil.which("openssl") is None:
-        pytest.skip("needs openssl")
+    """Make a certificate for ``name`` on 127.0.0.1, valid for two days; it needs openssl."""
+    require_program("openssl", "which makes certificates")
     made = Certificate(directory / f"{name}.pem", directory / f"{name}.key")
     options = ["-pkeyopt", "ec_paramgen_curve:prime256v1", "-noenc", "-days", "2"]
     names = ["-subj", f"/CN={name}", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]

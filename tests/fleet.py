@@ -57,6 +57,12 @@ def said_by_replay(lines: Collection[Line], config: Config | None = None) -> dic
     return by_id
 
 
+def output_topics(topics: Topics) -> Iterator[str]:
+    """Yield the topics that hold what workers say."""
+    yield from (topics.verdicts, topics.thresholds, topics.alerts)
+    yield from (topics.suppressions, topics.rca, topics.audit)
+
+
 @dataclass
 class Fleet:
     """Topics of their own on a broker, and the workers that share them."""
@@ -122,16 +128,11 @@ class Fleet:
     def said(self) -> dict[str, bytes]:
         """Return what the workers have said, by id; a repeat must be the same to the byte."""
         by_id: dict[str, bytes] = {}
-        for topic in self._output_topics():
+        for topic in output_topics(self.topics):
             for value in self.values(topic):
                 known = by_id.setdefault(decode_output(value).id, value)
                 assert known == value, "a repeat differs"
         return by_id
-
-    def _output_topics(self) -> Iterator[str]:
-        topics = self.topics
-        yield from (topics.verdicts, topics.thresholds, topics.alerts)
-        yield from (topics.suppressions, topics.rca, topics.audit)
 
     def says(self, expected: dict[str, bytes], within_s: float = 90.0) -> dict[str, bytes]:
         """Return what has been said once it is all that is expected, or when time is up."""
@@ -170,9 +171,13 @@ class Worker:
         self._process.send_signal(signal.SIGTERM)
         return self._process.wait(within_s)
 
-    def send(self, sent: signal.Signals) -> None:
-        """Send a signal."""
-        self._process.send_signal(sent)
+    def pause(self) -> None:
+        """SIGSTOP: make it hang."""
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT: let it go on."""
+        self._process.send_signal(signal.SIGCONT)
 
     def kill(self) -> None:
         """SIGKILL."""

@@ -9,11 +9,10 @@ import pytest
 
 from daom.codec import decode
 from daom.events import TelemetryBatch
-from daom.topics import Topics
 from tests.fleet import Fleet
 from tests.processes import running
 from tests.servers import eventually
-from tests.vllm.engine import Answer, Load, Vllm
+from tests.vllm.engine import Answer, Load, Vllm, assert_clocks_agree
 
 pytestmark = [pytest.mark.vllm, pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -22,7 +21,7 @@ REPORTED_WITHIN_S = 60.0
 
 def batches(fleet: Fleet, engine: str) -> list[TelemetryBatch]:
     """What has been reported of ``engine``, batch by batch."""
-    records = [decode(value).record for value in fleet.values(Topics(fleet.prefix).telemetry)]
+    records = [decode(value).record for value in fleet.values(fleet.topics.telemetry)]
     found = [record for record in records if isinstance(record, TelemetryBatch)]
     return [batch for batch in found if batch.source.engine == engine]
 
@@ -71,10 +70,7 @@ def _assert_spans_tell(fleet: Fleet, answers: list[Answer]) -> None:
     assert column(found, "output_tokens").sum() == sum(a.output_tokens for a in answers)
     assert column(found, "prompt_tokens").sum() == sum(a.prompt_tokens for a in answers)
     for name in ("ttft_s", "e2e_s"):
-        seen_s = np.array([getattr(answer, name) for answer in answers])
-        told_s = column(found, name)
-        added_s = float(seen_s.mean() - told_s.mean())
-        assert -0.005 < added_s < 0.1 + 0.25 * float(seen_s.mean())
+        assert_clocks_agree(column(found, name), [getattr(answer, name) for answer in answers])
 
 
 def _assert_buckets_tell(fleet: Fleet, answers: list[Answer]) -> None:

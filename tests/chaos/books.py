@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -15,6 +16,7 @@ from daom.events import Alert, Output
 from daom.fold import Fold
 from daom.presets import cell_settings
 from daom.topics import Topics, dead_letter_key
+from tests.fleet import output_topics
 
 
 @dataclass
@@ -48,9 +50,8 @@ class Expected:
     def __init__(self, client: Client, topics: Topics, config: Config) -> None:
         self._tail = Tail(client, topics.telemetry)
         self._topics = topics
-        self._settings = cell_settings(config)
-        self._max_bytes = config.worker.max_message_bytes
-        self._folds: dict[int, Fold] = {}
+        settings, max_bytes = cell_settings(config), config.worker.max_message_bytes
+        self._folds: dict[int, Fold] = defaultdict(lambda: Fold(settings, max_bytes))
         self.outputs: dict[str, bytes] = {}
         self.dead_letters: set[bytes] = set()
         self.firing: dict[str, dict[str, str]] = {}
@@ -58,9 +59,10 @@ class Expected:
     def update(self) -> None:
         """Take what has been added to the topic."""
         for record in self._tail.new():
-            fold = self._folds.setdefault(record.partition, Fold(self._settings, self._max_bytes))
             key = "" if record.key is None else record.key.decode(errors="replace")
-            folded = fold.take(record.value, key, record.timestamp / 1_000.0)
+            folded = self._folds[record.partition].take(
+                record.value, key, record.timestamp / 1_000.0
+            )
             if folded.faults:
                 where = (self._topics.telemetry, record.partition, record.offset)
                 self.dead_letters.add(dead_letter_key(*where))
@@ -87,9 +89,7 @@ class Said:
     """
 
     def __init__(self, client: Client, topics: Topics) -> None:
-        names = (topics.verdicts, topics.thresholds, topics.alerts)
-        more = (topics.suppressions, topics.rca, topics.audit)
-        self._tails = [Tail(client, name) for name in (*names, *more)]
+        self._tails = [Tail(client, name) for name in output_topics(topics)]
         self._dead = Tail(client, topics.dead_letters)
         self.outputs: dict[str, bytes] = {}
         self.dead_letters: set[bytes] = set()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from connectors.recordings import Line
-from tests.chaos.scene import WORKERS, Scene, pause, resume
+from tests.chaos.scene import WORKERS, Scene
 
 LONGER_THAN_A_SESSION_S = 8.0
 AWAY_S = 60.0
@@ -45,9 +45,9 @@ def worker_paused(scene: Scene, lines: Sequence[Line]) -> None:
     """A worker hangs (SIGSTOP) until its group has given it up, and then goes on."""
     worker = scene.some_worker()
     with scene.amid(lines):
-        pause(worker)
+        worker.pause()
     time.sleep(LONGER_THAN_A_SESSION_S)
-    resume(worker)
+    worker.resume()
 
 
 def broker_killed(scene: Scene, lines: Sequence[Line]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import signal
 import subprocess
 import sys
 import time
@@ -107,7 +106,7 @@ class Scene:
     @contextmanager
     def amid(self, lines: Sequence[Line]) -> Iterator[None]:
         """Come to some moment while ``lines`` come in; at the end they all have."""
-        first_s, last_s = (time_of(lines[place]) for place in (0, -1))
+        first_s, last_s = (_time_of(lines[place]) for place in (0, -1))
         speed = (last_s - first_s) / PLAYED_IN_S
         topic = self.fleet.topics.telemetry
         with ThreadPoolExecutor(1) as pool:
@@ -161,16 +160,6 @@ class Scene:
             )
 
 
-def time_of(line: Line) -> float:
+def _time_of(line: Line) -> float:
     """Return the event time of a recording's line, Unix seconds."""
     return record_time_s(decode(line.value).record)
-
-
-def pause(worker: Worker) -> None:
-    """Let a process hang, until ``resume``."""
-    worker.send(signal.SIGSTOP)
-
-
-def resume(worker: Worker) -> None:
-    """Let it go on."""
-    worker.send(signal.SIGCONT)

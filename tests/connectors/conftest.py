@@ -4,13 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.connectors.nvidia import Machine, require_gcc
+from tests.connectors.nvidia import Machine
+from tests.programs import require_program
 
 
 @pytest.fixture(scope="session")
 def compiled_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where the library that stands in for NVIDIA's is compiled, once."""
-    require_gcc()
+    require_program("gcc", "which compiles the library that stands in for NVIDIA's")
     return tmp_path_factory.mktemp("nvml")
 
 

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, Self
-
-import pytest
-
-from tests.conftest import REQUIRE_VARIABLE
 
 SOURCE = Path(__file__).with_name("fake_nvml.c")
 LIBRARY = "libnvidia-ml.so.1"
@@ -60,15 +55,6 @@ def _compiled(directory: Path) -> Path:
     command = ["gcc", "-Wall", "-Werror", "-shared", "-fPIC", "-o", library, SOURCE]
     subprocess.run(command, check=True)
     return library
-
-
-def require_gcc() -> None:
-    """Leave the test out where nothing can compile the library."""
-    if shutil.which("gcc") is None:
-        missing = "gcc, which compiles the library that stands in for NVIDIA's"
-        if os.environ.get(REQUIRE_VARIABLE) == "1":
-            pytest.fail(f"{REQUIRE_VARIABLE}=1, but there is no {missing}", pytrace=False)
-        pytest.skip(f"needs {missing}")
 
 
 class Machine:

@@ -139,6 +139,13 @@ class Answer(NamedTuple):
     output_tokens: int
 
 
+def assert_clocks_agree(told_s: np.ndarray, seen_s: Sequence[float]) -> None:
+    """A client adds the way there and back, and no more than the noise that is reported."""
+    assert not np.isnan(told_s).any()
+    added_s = float(np.mean(seen_s) - told_s.mean())
+    assert -0.005 < added_s < 0.1 + 0.25 * float(np.mean(seen_s))
+
+
 @dataclass(frozen=True)
 class Load:
     """Streams that each send one request after the other.
