@@ -112,6 +112,18 @@ class Fleet:
     def play(self, lines: Collection[Line]) -> None:
         asyncio.run(play(lines, self.client, self.topics.telemetry, speed=None))
 
+    def replayed(self) -> tuple[list[bytes], list[str]]:
+        """Return what ``daom replay`` prints of the telemetry: outputs, and what it cannot use."""
+        source = f"topic:{self.topics.telemetry}"
+        done = subprocess.run(
+            [sys.executable, "-m", "daom", "replay", source, "--json"],
+            env=self.environment,
+            capture_output=True,
+            check=True,
+            timeout=120.0,
+        )
+        return done.stdout.splitlines(), done.stderr.decode().splitlines()
+
     def values(self, topic: str) -> list[bytes]:
         """Return what a topic holds, in the order of its partitions."""
         return [value for _, value, _ in self.records(topic)]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 from collections import Counter
 
 import pytest
@@ -58,15 +56,6 @@ def counted(port):
     }
 
 
-def replayed(fleet):
-    """What ``daom replay`` prints of the topic: outputs, and what could not be used."""
-    command = [sys.executable, "-m", "daom", "replay", f"topic:{fleet.topics.telemetry}", "--json"]
-    done = subprocess.run(
-        command, env=fleet.environment, capture_output=True, check=True, timeout=60.0
-    )
-    return done.stdout.splitlines(), done.stderr.decode().splitlines()
-
-
 @pytest.mark.slow
 def test_a_worker_goes_on_past_bad_input_and_keeps_each_with_its_reason(
     any_broker, topic_prefix, tmp_path
@@ -95,7 +84,7 @@ def test_a_worker_goes_on_past_bad_input_and_keeps_each_with_its_reason(
             assert int(headers["source_bytes"]) == len(whole)
             assert headers["reason"]
         assert counted(port) == faults
-        said, told = replayed(fleet)
+        said, told = fleet.replayed()
         assert sorted(said) == sorted(expected.values())
         at = {int(headers["source_offset"]) for _, _, headers in letters}
         places = [
