@@ -29,7 +29,8 @@ Outcome = Literal["within", "beyond", "undecided", "insufficient", "compared"]
 _IN_FLIGHT: Final = frozenset({"running", "waiting"})
 _RISE: Final = 1.1
 """So many times the arrivals are more arrivals."""
-_HOUR_S: Final = 3_600.0
+_UNITS_S: Final = ((86_400.0, "days"), (3_600.0, "h"), (60.0, "min"))
+_TEN: Final = 10.0
 _SOME: Final = 0.25
 """A smaller part of a difference is not named."""
 _MIN_JUDGED_SHARE: Final = 0.5
@@ -303,10 +304,11 @@ def _why(signal: SignalCompared, decision: Decision, wanted: Wanted) -> str:
     """Return what it takes to decide, in words."""
     needed = needed_samples(signal, decision)
     if needed is not None:
-        hours = f"{needed[2] / _HOUR_S:.2g} h"
-        more = f"{decision.factor:.3g} times as much of both: B {needed[1]:,} samples, {hours}"
+        times = f"{decision.factor:.1f}" if decision.factor < _TEN else f"{decision.factor:,.0f}"
+        long = duration_words(needed[2])
+        more = f"{times} times as much of both: B {needed[1]:,} samples in {long}"
         if decision.near:
-            return f"next to {wanted.text}; if it is what it seems to be, it takes {more}"
+            return f"if the difference is what it seems to be, it takes {more}"
         return f"to tell {wanted.text} from nothing, it takes {more}"
     if decision.too_fine:
         return f"{wanted.text} is finer than what a histogram resolves, 0.1 % of the value"
@@ -317,6 +319,15 @@ def _why(signal: SignalCompared, decision: Decision, wanted: Wanted) -> str:
     if decision.known:
         return f"to tell {wanted.text} from nothing, it would take over 10,000 times as much"
     return "insufficient: neighbouring blocks depend on one another too much; it takes much longer"
+
+
+def duration_words(seconds: float) -> str:
+    """Return a duration in the largest unit of which there are two or more, or in seconds."""
+    for unit_s, unit in _UNITS_S:
+        if seconds >= 2.0 * unit_s:
+            number = seconds / unit_s
+            return f"{number:.1f} {unit}" if number < _TEN else f"{number:,.0f} {unit}"
+    return f"{seconds:.0f} s"
 
 
 def _rounded(number: float) -> int:

@@ -72,6 +72,7 @@ class Gathered:
     """One side.
 
     Attributes:
+        name: What it is called; source: what it is read from.
         models: By model and measure, its samples.
         requests: Finished requests of each model.
         seen: What its source holds, chosen or not.
@@ -80,6 +81,7 @@ class Gathered:
     """
 
     name: str
+    source: str
     selection: Selection
     measures: Sequence[Measure]
     models: dict[str, dict[str, Blocks]] = field(default_factory=dict)
@@ -236,5 +238,5 @@ def unknown_name(side: Gathered) -> str | None:
         names: set[str] = getattr(side.seen, what)
         if name is not None and name not in names:
             there = ", ".join(sorted(names)) or "none"
-            return f"{side.name} has no {what} {name!r}; it has {there}"
+            return f"{side.source} has no {what} {name!r}; it has {there}"
     return None

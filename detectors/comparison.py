@@ -38,6 +38,8 @@ Interval = tuple[float, float]
 
 _DENSITY_FROM: Final = 0.5
 """Densities are compared over so much of the level's distance to 0 or 1, on both sides."""
+_SMOOTH_ERRORS: Final = 2.0
+_ROUNDING: Final = 1e-12
 _MAX_DENSITY_RATIO: Final = 5.0
 
 
@@ -85,6 +87,10 @@ class Distribution:
         return lower, _edges(self.at(high)[0])[1] if high < 1.0 else math.inf
 
 
+def _nearby(level: float) -> float:
+    return _DENSITY_FROM * min(level, 1.0 - level)
+
+
 def _edges(place: int) -> Interval:
     low, high = lower_edge(np.array([place, place + 1])).tolist()
     return low, high
@@ -118,12 +124,21 @@ class Side:
         return self.distribution.limits(self.level - wide, self.level + wide)
 
     def arms(self, errors: float) -> Interval:
-        """Return how far it reaches down and up by so many standard errors, 0 or more."""
+        """Return how far it reaches down and up by so many standard errors, 0 or more.
+
+        What is less than two errors is a part of what is two: between few samples the distribution
+        function is rough.
+        """
         wide = errors * self.error.error
         if self.level is None:
             return wide, wide
-        low = self.distribution.quantile(self.level - wide)
-        return self.value - low, self.distribution.quantile(self.level + wide) - self.value
+        smooth = min(_SMOOTH_ERRORS * self.error.error, _nearby(self.level))
+        asked = max(wide, smooth)
+        if not asked:
+            return 0.0, 0.0
+        low, high = (self.distribution.quantile(self.level + d) for d in (-asked, asked))
+        part = wide / asked
+        return part * (self.value - low), part * (high - self.value)
 
     @property
     def resolution(self) -> float:
@@ -143,8 +158,10 @@ class Contrast:
 
     @property
     def difference(self) -> float:
-        """B - A, in the column's unit."""
-        return self.b.value - self.a.value
+        """B - A, in the column's unit; 0 where they differ by rounding alone."""
+        rounding = _ROUNDING * max(abs(self.a.value), abs(self.b.value))
+        difference = self.b.value - self.a.value
+        return difference if abs(difference) > rounding else 0.0
 
     def interval(self, confidence: float, scale: float = 1.0) -> Interval:
         """Return the limits of ``B - scale * A``; infinite where unknown."""
@@ -272,8 +289,8 @@ def _mean(pair: _Pair, of_a: Distribution, of_b: Distribution) -> Contrast:
     terms_a = np.bincount(a.sum_block, weights=in_a, minlength=a.blocks)
     terms_b = np.bincount(b.sum_block, weights=in_b, minlength=b.blocks)
     return Contrast(
-        Side(value_a, long_run(terms_a), a.blocks, None, of_a),
-        Side(value_b, long_run(terms_b), b.blocks, None, of_b),
+        Side(value_a, long_run(terms_a, _ROUNDING * abs(value_a)), a.blocks, None, of_a),
+        Side(value_b, long_run(terms_b, _ROUNDING * abs(value_b)), b.blocks, None, of_b),
     )
 
 
@@ -287,8 +304,8 @@ def _quantile(pair: _Pair, of_a: Distribution, of_b: Distribution, level: float)
     in_b = (below_b - expected * b.counts) / b.total
     terms_b = b.by_block(in_b) - float(in_b.sum()) * b.by_block(b.counts) / b.total
     return Contrast(
-        Side(of_a.quantile(level), long_run(terms_a), a.blocks, level, of_a),
-        Side(of_b.quantile(level), long_run(terms_b), b.blocks, level, of_b),
+        Side(of_a.quantile(level), long_run(terms_a, _ROUNDING), a.blocks, level, of_a),
+        Side(of_b.quantile(level), long_run(terms_b, _ROUNDING), b.blocks, level, of_b),
     )
 
 
@@ -300,7 +317,7 @@ def _below(rows: _Rows, distribution: Distribution, level: float) -> Floats:
 
 def _density_ratio(of_a: Distribution, of_b: Distribution, level: float) -> float:
     """Return the density of B at its quantile by that of A at its own."""
-    away = _DENSITY_FROM * min(level, 1.0 - level)
+    away = _nearby(level)
     wide_a, wide_b = (
         each.quantile(level + away) - each.quantile(level - away) for each in (of_a, of_b)
     )

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
-from scipy.special import ndtri
+from scipy.special import nctdtrit, ndtr, ndtri
 
 from detectors.blocks import MAX_BLOCKS
 from detectors.comparison import Contrast, Side
@@ -60,7 +60,8 @@ class Decision(NamedTuple):
         verdict: Within, beyond or undecided.
         factor: Undecided: how many times as long both sides must be; None: nobody knows, or no
             length would do.
-        near: Undecided though there is enough: the difference is next to the tolerance.
+        near: The factor is that for a difference which is what it seems to be: next to the
+            tolerance, so that enough is not enough, or far beyond it.
         too_fine: The tolerance is finer than what a histogram resolves.
         known: It is known how well the difference is known, if perhaps not well enough.
     """
@@ -138,7 +139,8 @@ def _undecided(
     bounds = list(_bounds(contrast, tolerance))
     if not (contrast.a.error.cosines and contrast.b.error.cosines):
         return Decision("undecided", known=False)
-    resolution = math.hypot(contrast.a.resolution, contrast.b.resolution)
+    # Of both sides: it is asked what would be found if B were near A.
+    resolution = math.sqrt(2.0) * contrast.a.resolution
     if min(bound.size for bound in bounds) <= resolution:
         return Decision("undecided", too_fine=True)
     # Two bounds may fail, by half as much each.
@@ -151,21 +153,38 @@ def _undecided(
             for reach in _reaches(contrast, bound, factor, z, confidence, strictest)
         )
 
-    if not is_enough(1.0):
-        return Decision("undecided", factor=_smallest(is_enough))
-    return Decision("undecided", factor=_to_tell(contrast, bounds, strictest, z), near=True)
+    planned = None if is_enough(1.0) else _smallest(is_enough)
+    if planned is None and not is_enough(_MOST):
+        planned = math.inf
+    told = _to_tell(contrast, bounds, strictest, z)
+    if planned is None:
+        return Decision("undecided", factor=told, near=True)
+    if told is not None and told < planned and _is_far(contrast, bounds):
+        return Decision("undecided", factor=told, near=True)
+    return Decision("undecided", factor=planned if planned < math.inf else None)
+
+
+def _is_far(contrast: Contrast, bounds: Sequence[_Bound]) -> bool:
+    """Return whether the difference seems to be more than twice the tolerance."""
+    return any(_seeming(contrast, bound) > bound.size for bound in bounds)
+
+
+def _seeming(contrast: Contrast, bound: _Bound) -> float:
+    """Return by how much the difference seems to be beyond ``bound``."""
+    return bound.sign * (contrast.b.value - bound.scale * contrast.a.value) - bound.limit
 
 
 def _to_tell(
     contrast: Contrast, bounds: Sequence[_Bound], confidence: float, z: float
 ) -> float | None:
     """Return how many times as long it takes if the difference is truly what it seems to be."""
-    excesses = [b.sign * (contrast.b.value - b.scale * contrast.a.value) - b.limit for b in bounds]
+    excesses = [_seeming(contrast, bound) for bound in bounds]
     nearest = min(range(len(bounds)), key=lambda i: abs(excesses[i]))
+    beyond = int(excesses[nearest] > 0.0)
 
     def is_enough(factor: float) -> bool:
         reaches = _reaches(contrast, bounds[nearest], factor, z, confidence, confidence)
-        return max(reaches) <= abs(excesses[nearest])
+        return reaches[beyond] <= abs(excesses[nearest])
 
     return _smallest(is_enough)
 
@@ -188,16 +207,34 @@ def _reaches(
     one_a, one_b = a.arms(shrunk), b.arms(shrunk)
     # Of nothing of A, nothing is unknown: 0 times infinity is not a number.
     size = abs(bound.scale)
-    scatter = z * math.hypot(0.5 * sum(one_a) * size if size else 0.0, 0.5 * sum(one_b))
+    error_a, error_b = 0.5 * sum(one_a) * size if size else 0.0, 0.5 * sum(one_b)
+    scatter = z * math.hypot(error_a, error_b)
+    cosines = _together(error_a, a.error.cosines, error_b, b.error.cosines)
     up, down = (1, 0) if bound.sign > 0.0 else (0, 1)
 
-    def arm(confidence: float, of_b: int) -> float:
+    def reach(confidence: float, of_b: int) -> float:
         of_a = 1 - of_b if bound.scale >= 0.0 else of_b
-        reach_a = a.arms(_critical(a, factor, confidence) * shrunk)[of_a]
-        reach_b = b.arms(_critical(b, factor, confidence) * shrunk)[of_b]
-        return math.hypot(reach_a * size if size else 0.0, reach_b)
+        wide_a, wide_b = (_critical(side, factor, confidence) for side in (a, b))
+        arm_a, arm_b = a.arms(wide_a * shrunk)[of_a], b.arms(wide_b * shrunk)[of_b]
+        arm = math.hypot(arm_a * size if size else 0.0, arm_b)
+        wide = max(wide_a, wide_b)
+        # The standard error is itself an estimate: that makes it a matter of a noncentral t.
+        allowance = float(nctdtrit(cosines, wide, ndtr(z))) / (wide + z)
+        return max(allowance, 1.0) * (arm + scatter)
 
-    return arm(within, up) + scatter, arm(beyond, down) + scatter
+    return reach(within, up), reach(beyond, down)
+
+
+def _together(error_a: float, cosines_a: int, error_b: float, cosines_b: int) -> float:
+    """Return the degrees of freedom of the error of a difference (Welch, Satterthwaite)."""
+    share = _share(error_a, error_b)
+    return 1.0 / (share**2 / cosines_a + (1.0 - share) ** 2 / cosines_b)
+
+
+def _share(error_a: float, error_b: float) -> float:
+    if not math.isfinite(error_a + error_b) or not error_a + error_b:
+        return 0.5
+    return error_a**2 / (error_a**2 + error_b**2)
 
 
 def _critical(side: Side, factor: float, confidence: float) -> float:

@@ -47,14 +47,17 @@ class LongRun(NamedTuple):
     cosines: int
 
 
-def long_run(terms: Floats) -> LongRun:
-    """Return the standard error of the sum of ``terms``, which have mean 0, in order of time."""
+def long_run(terms: Floats, rounding: float = 0.0) -> LongRun:
+    """Return the standard error of the sum of ``terms``, which have mean 0, in order of time.
+
+    Where no term is larger than ``rounding``, all are nothing.
+    """
     blocks = terms.size
     if blocks < MIN_BLOCKS:
         return LongRun(0.0, 0)
     # By the largest, so that squares of tiny and huge numbers stay numbers.
     largest = float(np.abs(terms).max())
-    if not largest:
+    if largest <= rounding:
         return LongRun(0.0, cosines_of(blocks, 0.0))
     scaled = terms / largest
     cosines = cosines_of(blocks, _neighbours(scaled))

@@ -144,7 +144,7 @@ def _sides(
             selection, label = _selection(by[0], by[1 + number], base), f"{by[0]} {by[1 + number]}"
             if len(sources) > 1:
                 label = f"{name}, {label}"
-        found.append(Gathered(label, selection, measures))
+        found.append(Gathered(label, name, selection, measures))
     return found[0], found[1]
 
 

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from daom.compare import Compared, JudgedOn, Result, SignalCompared, needed_samples
+from daom.compare import Compared, JudgedOn, Result, SignalCompared, duration_words, needed_samples
 from daom.series import significant
 from daom.tolerances import Wanted
 from detectors.comparison import Contrast, Interval
@@ -19,9 +19,8 @@ from detectors.two_samples import Divergence
 _SCALES_S: Final = ((1e-6, "ns", 1e-9), (1e-3, "µs", 1e-6), (1.0, "ms", 1e-3))
 """Below the first, in the second, which is the third."""
 _COLOURS: Final = {"within": "green", "beyond": "bold red", "undecided": "yellow"}
-_HALF_BAR: Final = 10
-_WIDE: Final = 110
-"""A terminal of so many columns has room for a whole bar."""
+_HALF_BARS: Final = ((110, 12), (96, 6))
+"""In a terminal so wide there is room for a bar with halves so wide."""
 _BEYOND: Final = 1.5
 """A bar reaches so far beyond the tolerance, or the interval."""
 _OUTCOMES: Final = {
@@ -49,7 +48,7 @@ def print_result(
     console.print()
     console.print(
         f"[ .. ]: the difference is in there at {confidence:.4g}; each by itself. at equal "
-        "workload: A's samples counted as often as B has the like.",
+        "workload: A's samples counted as often as B has the like. *: beyond chance.",
         highlight=False,
         markup=False,
     )
@@ -63,7 +62,7 @@ def _print_signal(
     console: Console, signal: SignalCompared, confidence: float, judged_on: JudgedOn
 ) -> None:
     extents = ", ".join(
-        f"{name} {extent.samples:,} samples in {_duration(extent.seconds)}"
+        f"{name} {extent.samples:,} samples in {duration_words(extent.seconds)}"
         for name, extent in (("A", signal.a), ("B", signal.b))
     )
     title = f"{signal.measure.name} of {signal.model}"
@@ -84,11 +83,11 @@ def _print_signal(
 
 def _kl_words(kl: Divergence) -> str:
     def part(nats: float, changed: bool) -> str:  # noqa: FBT001 - a finding, not a switch.
-        return f"{nats:.3f} ({'beyond' if changed else 'within'} chance)"
+        return f"{nats:.3f}{'*' if changed else ''}"
 
     return (
-        f"KL(B || A) in nats: {part(kl.latency_nats, kl.latency_changed)}; workload "
-        f"{part(kl.workload_nats, kl.workload_changed)}, service at equal workload "
+        f"KL(B || A) {part(kl.latency_nats, kl.latency_changed)} nats: workload "
+        f"{part(kl.workload_nats, kl.workload_changed)}, service "
         f"{part(kl.service_nats, kl.service_changed)}"
     )
 
@@ -96,33 +95,41 @@ def _kl_words(kl: Divergence) -> str:
 def _table(
     console: Console, signal: SignalCompared, confidence: float, judged_on: JudgedOn
 ) -> Table:
-    table = Table(show_edge=False, pad_edge=True)
+    table = Table(box=None, padding=(0, 1), pad_edge=False)
     table.add_column("", no_wrap=True)
-    for name in ("A", "B", "B - A", "at equal\nworkload"):
+    for name in ("A\nB", "B - A", "at equal\nworkload"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("comes\nfrom", no_wrap=True)
     is_judged = any(each.wanted for each in signal.statistics)
     if is_judged:
-        table.add_column("verdict", no_wrap=True)
-    half = _HALF_BAR if console.width >= _WIDE else _HALF_BAR // 2
-    table.add_column("", no_wrap=True)
+        table.add_column("verdict\ntolerance", no_wrap=True)
+    half = next((half for width, half in _HALF_BARS if console.width >= width), 0)
+    if half:
+        table.add_column("", no_wrap=True)
     for each in signal.statistics:
-        unit, by = _unit(signal.measure.column, max(abs(each.raw.a.value), abs(each.raw.b.value)))
-        cells = [
-            f"{each.statistic.name}{unit and ', '}{unit}",
-            _number(each.raw.a.value / by),
-            _number(each.raw.b.value / by),
-            _difference(each.raw, confidence, by),
-            "?" if each.service is None else _difference(each.service, confidence, by),
-            "" if each.attribution == "none" else each.attribution,
-        ]
-        if is_judged:
-            verdict = each.verdict or ""
-            limit = "" if each.wanted is None else _tolerance_words(each.wanted)
-            cells.append(f"[{_COLOURS[verdict]}]{verdict}[/]\n{limit}" if verdict else "")
+        cells = _cells(signal.measure.column, each, confidence)
+        if not is_judged:
+            cells.pop()
         shown = each.raw if judged_on == "raw" or each.service is None else each.service
-        table.add_row(*cells, _bar(shown, shown.interval(confidence), each.wanted, half))
+        if half:
+            cells.append(_bar(shown, shown.interval(confidence), each.wanted, half))
+        table.add_row(*cells)
     return table
+
+
+def _cells(column: str, each: Compared, confidence: float) -> list[str]:
+    unit, by = _unit(column, max(abs(each.raw.a.value), abs(each.raw.b.value)))
+    verdict = each.verdict or ""
+    limit = "" if each.wanted is None else _tolerance_words(each.wanted)
+    judged = [f"[{_COLOURS[verdict]}]{verdict}[/]\n{limit}"] if verdict else [""]
+    return [
+        f"  {each.statistic.name}{unit and ', '}{unit}",
+        f"{_number(each.raw.a.value / by)}\n{_number(each.raw.b.value / by)}",
+        _difference(each.raw, confidence, by),
+        "?" if each.service is None else _difference(each.service, confidence, by),
+        "" if each.attribution == "none" else each.attribution,
+        *judged,
+    ]
 
 
 def _tolerance_words(wanted: Wanted) -> str:
@@ -181,13 +188,6 @@ def _number(value: float, *, sign: bool = False) -> str:
     if not math.isfinite(value):
         return "?"
     return f"{value:+.3g}" if sign else f"{value:.4g}"
-
-
-def _duration(seconds: float) -> str:
-    for unit_s, unit in ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min")):
-        if seconds >= 2.0 * unit_s:
-            return f"{seconds / unit_s:.3g} {unit}"
-    return f"{seconds:.0f} s"
 
 
 # For scripts
