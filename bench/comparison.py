@@ -169,7 +169,7 @@ def needed(stream: Stream, seeds: Sequence[int], n: int) -> Found:
     for seed in seeds:
         pilot = compared(*halves(stream, seed, n, larger=0.025))[2]
         factor = decide([(pilot, tolerance)])[0].factor
-        if factor is None:
+        if factor is None or math.isinf(factor):
             continue
         size = math.ceil(factor * n)
         factors.append(factor)

@@ -214,23 +214,16 @@ def _signal(
         service = contrasts(a, b, levels, kl.groups)
     if service is not None and service.share < _MIN_JUDGED_SHARE:
         service = None
-    compared = []
-    for statistic in statistics:
-        as_is = _of(raw, levels, statistic)
-        equal = None if service is None else _of(service, levels, statistic)
-        attribution = _attribution(as_is, equal, kl, confidence)
-        if attribution == "workload" and measure.workload in _IN_FLIGHT and rises is False:
-            # By Little's law more are in flight just as well because each takes longer.
-            attribution = "mixed"
-        compared.append(
-            Compared(
-                statistic=statistic,
-                raw=as_is,
-                service=equal,
-                attribution=attribution,
-                wanted=wanted.get(statistic),
-            )
+    compared = [
+        Compared(
+            statistic=statistic,
+            raw=(as_is := _of(raw, levels, statistic)),
+            service=(equal := None if service is None else _of(service, levels, statistic)),
+            attribution=_attribution(measure, as_is, equal, kl, confidence, rises),
+            wanted=wanted.get(statistic),
         )
+        for statistic in statistics
+    ]
     return replace(bare, kl=kl, statistics=compared, why=_short(bare, kl, service))
 
 
@@ -259,21 +252,31 @@ def _short(signal: SignalCompared, kl: Divergence | None, service: Contrasts | N
 
 
 def _attribution(
-    raw: Contrast, service: Contrast | None, kl: Divergence | None, confidence: float
+    measure: Measure,
+    raw: Contrast,
+    service: Contrast | None,
+    kl: Divergence | None,
+    confidence: float,
+    rises: bool | None,  # noqa: FBT001 - a finding, not a switch.
 ) -> Attribution:
     """Return what a difference comes from, as far as it is beyond chance."""
-    low, high = raw.interval(confidence)
-    is_there = low > 0.0 or high < 0.0
+    is_there = _is_there(raw, confidence)
     if service is None:
         return "mixed" if is_there else "none"
     changed = kl is not None and kl.workload_changed
-    low, high = service.interval(confidence)
-    by_service = low > 0.0 or high < 0.0
-    if not by_service:
-        return "workload" if is_there and changed else "none"
-    of_workload = abs(raw.difference - service.difference)
-    named = of_workload > _SOME * (of_workload + abs(service.difference))
-    return "mixed" if named and changed else "service"
+    if _is_there(service, confidence):
+        of_workload = abs(raw.difference - service.difference)
+        named = of_workload > _SOME * (of_workload + abs(service.difference))
+        return "mixed" if named and changed else "service"
+    if not is_there or not changed:
+        return "none"
+    # By Little's law more are in flight just as well because each takes longer.
+    return "mixed" if measure.workload in _IN_FLIGHT and rises is False else "workload"
+
+
+def _is_there(contrast: Contrast, confidence: float) -> bool:
+    low, high = contrast.interval(confidence)
+    return low > 0.0 or high < 0.0
 
 
 def _judged(signals: Sequence[SignalCompared], confidence: float, judged_on: JudgedOn) -> Result:
@@ -302,23 +305,32 @@ def _judged(signals: Sequence[SignalCompared], confidence: float, judged_on: Jud
 
 def _why(signal: SignalCompared, decision: Decision, wanted: Wanted) -> str:
     """Return what it takes to decide, in words."""
-    needed = needed_samples(signal, decision)
-    if needed is not None:
-        times = f"{decision.factor:.1f}" if decision.factor < _TEN else f"{decision.factor:,.0f}"
-        long = duration_words(needed[2])
-        more = f"{times} times as much of both: B {needed[1]:,} samples in {long}"
-        if decision.near:
-            return f"if the difference is what it seems to be, it takes {more}"
-        return f"to tell {wanted.text} from nothing, it takes {more}"
     if decision.too_fine:
         return f"{wanted.text} is finer than what a histogram resolves, 0.1 % of the value"
-    if signal.why is not None:
-        return signal.why
-    if decision.near:
-        return f"as good as {wanted.text}: no amount of samples would tell"
-    if decision.known:
-        return f"to tell {wanted.text} from nothing, it would take over 10,000 times as much"
-    return "insufficient: neighbouring blocks depend on one another too much; it takes much longer"
+    if not decision.known:
+        return signal.why or (
+            "insufficient: neighbouring blocks depend on one another too much; it takes much longer"
+        )
+    seeming = _amount(signal, decision.seeming)
+    if decision.factor is None:
+        if seeming is None:
+            return f"as good as {wanted.text}: no amount of samples would tell"
+        return f"if the difference is what it seems to be, it takes {seeming}"
+    planned = _amount(signal, decision.factor) or "over 10,000 times as much"
+    told = f"to tell {wanted.text} from nothing, it takes {planned}"
+    if seeming is not None and (decision.seeming or math.inf) < decision.factor:
+        told += f"; if the difference is what it seems to be, {seeming}"
+    return told
+
+
+def _amount(signal: SignalCompared, factor: float | None) -> str | None:
+    """Return so many times as much as there is, in words; None if nobody can wait for it."""
+    needed = needed_samples(signal, factor)
+    if factor is None or needed is None:
+        return None
+    times = f"{factor:.1f}" if factor < _TEN else f"{factor:,.0f}"
+    long = duration_words(needed[2])
+    return f"{times} times as much of both: B {needed[1]:,} samples in {long}"
 
 
 def duration_words(seconds: float) -> str:
@@ -336,12 +348,12 @@ def _rounded(number: float) -> int:
     return int(math.ceil(number / size) * size)
 
 
-def needed_samples(signal: SignalCompared, decision: Decision) -> tuple[int, int, float] | None:
-    """Return the samples of A and of B and the seconds of B that it takes; None: nobody knows."""
-    if decision.factor is None:
+def needed_samples(signal: SignalCompared, factor: float | None) -> tuple[int, int, float] | None:
+    """Return the samples of A and of B and the seconds of B that are ``factor`` times as many."""
+    if factor is None or not math.isfinite(factor):
         return None
-    a, b = (_rounded(decision.factor * extent.samples) for extent in (signal.a, signal.b))
-    return a, b, decision.factor * signal.b.seconds
+    a, b = (_rounded(factor * extent.samples) for extent in (signal.a, signal.b))
+    return a, b, factor * signal.b.seconds
 
 
 def _outcome(signals: Sequence[SignalCompared], confidence: float) -> Outcome:

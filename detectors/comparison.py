@@ -59,7 +59,7 @@ class Distribution:
     def of(cls, places: Ints, weights: Floats) -> Self:
         """Return that of samples at ``places`` with positive ``weights``, in any order."""
         found, at = np.unique(places, return_inverse=True)
-        cumulative = np.cumsum(np.bincount(at, weights=weights, minlength=found.size))
+        cumulative = np.cumsum(_added(at, weights, found.size))
         return cls(found, cumulative / cumulative[-1])
 
     def at(self, level: float) -> tuple[int, float]:
@@ -85,6 +85,11 @@ class Distribution:
         """
         lower = _edges(self.at(low)[0])[0] if low > 0.0 else -math.inf
         return lower, _edges(self.at(high)[0])[1] if high < 1.0 else math.inf
+
+
+def _added(where: Ints, numbers: Floats, length: int) -> Floats:
+    """Return the sum of the ``numbers`` at each of ``length`` places."""
+    return np.bincount(where, weights=numbers, minlength=length).astype(np.float64, copy=False)
 
 
 def _nearby(level: float) -> float:
@@ -229,12 +234,10 @@ class _Rows(NamedTuple):
     total: float
 
     def by_group(self, numbers: Floats, groups: int) -> Floats:
-        total: Floats = np.bincount(self.group, weights=numbers, minlength=groups)
-        return total
+        return _added(self.group, numbers, groups)
 
     def by_block(self, numbers: Floats) -> Floats:
-        total: Floats = np.bincount(self.block, weights=numbers, minlength=self.blocks)
-        return total
+        return _added(self.block, numbers, self.blocks)
 
 
 class _Pair(NamedTuple):
@@ -248,8 +251,8 @@ class _Pair(NamedTuple):
 
 def _pair(a: Counted, b: Counted, groups: Ints) -> _Pair | None:
     n_groups = int(groups.max()) + 1
-    in_a = np.bincount(groups[a.stratum], weights=a.counts, minlength=n_groups)
-    in_b = np.bincount(groups[b.stratum], weights=b.counts, minlength=n_groups)
+    in_a = _added(groups[a.stratum], a.counts, n_groups)
+    in_b = _added(groups[b.stratum], b.counts, n_groups)
     # Where nothing is told apart, nothing is unknown.
     known = in_a >= (MIN_KNOWN_SAMPLES if n_groups > 1 else 1)
     known &= in_b > 0
@@ -279,15 +282,15 @@ def _known(side: Counted, groups: Ints, known: NDArray[np.bool_]) -> _Rows:
 
 def _mean(pair: _Pair, of_a: Distribution, of_b: Distribution) -> Contrast:
     a, b, weights = pair.a, pair.b, pair.weights
-    sums = np.bincount(a.sum_group, weights=a.sums, minlength=weights.size)
+    sums = _added(a.sum_group, a.sums, weights.size)
     usual = sums / np.maximum(pair.a_samples, 1.0)
     value_a = float(weights @ sums)
     value_b = float(b.sums.sum()) / b.total
     in_a = weights[a.sum_group] * (a.sums - usual[a.sum_group] * a.sum_counts)
     excess = value_b - value_a
     in_b = (b.sums - (usual[b.sum_group] + excess) * b.sum_counts) / b.total
-    terms_a = np.bincount(a.sum_block, weights=in_a, minlength=a.blocks)
-    terms_b = np.bincount(b.sum_block, weights=in_b, minlength=b.blocks)
+    terms_a = _added(a.sum_block, in_a, a.blocks)
+    terms_b = _added(b.sum_block, in_b, b.blocks)
     return Contrast(
         Side(value_a, long_run(terms_a, _ROUNDING * abs(value_a)), a.blocks, None, of_a),
         Side(value_b, long_run(terms_b, _ROUNDING * abs(value_b)), b.blocks, None, of_b),
@@ -312,7 +315,9 @@ def _quantile(pair: _Pair, of_a: Distribution, of_b: Distribution, level: float)
 def _below(rows: _Rows, distribution: Distribution, level: float) -> Floats:
     """Return of each row how many of its samples are below the quantile."""
     place, fraction = distribution.at(level)
-    return rows.counts * ((rows.place < place) + fraction * (rows.place == place))
+    share = np.where(rows.place == place, fraction, 0.0) + (rows.place < place)
+    below: Floats = rows.counts * share
+    return below
 
 
 def _density_ratio(of_a: Distribution, of_b: Distribution, level: float) -> float:

@@ -58,17 +58,17 @@ class Decision(NamedTuple):
 
     Attributes:
         verdict: Within, beyond or undecided.
-        factor: Undecided: how many times as long both sides must be; None: nobody knows, or no
-            length would do.
-        near: The factor is that for a difference which is what it seems to be: next to the
-            tolerance, so that enough is not enough, or far beyond it.
+        factor: Undecided: how many times as long both sides must be, whatever the difference is;
+            None: they are long enough, or nobody knows; infinite: no length would do.
+        seeming: The same if the difference truly is what it seems to be, which is no promise: a
+            difference that chance made large seems to need little.
         too_fine: The tolerance is finer than what a histogram resolves.
         known: It is known how well the difference is known, if perhaps not well enough.
     """
 
     verdict: Verdict
     factor: float | None = None
-    near: bool = False
+    seeming: float | None = None
     too_fine: bool = False
     known: bool = True
 
@@ -153,20 +153,8 @@ def _undecided(
             for reach in _reaches(contrast, bound, factor, z, confidence, strictest)
         )
 
-    planned = None if is_enough(1.0) else _smallest(is_enough)
-    if planned is None and not is_enough(_MOST):
-        planned = math.inf
-    told = _to_tell(contrast, bounds, strictest, z)
-    if planned is None:
-        return Decision("undecided", factor=told, near=True)
-    if told is not None and told < planned and _is_far(contrast, bounds):
-        return Decision("undecided", factor=told, near=True)
-    return Decision("undecided", factor=planned if planned < math.inf else None)
-
-
-def _is_far(contrast: Contrast, bounds: Sequence[_Bound]) -> bool:
-    """Return whether the difference seems to be more than twice the tolerance."""
-    return any(_seeming(contrast, bound) > bound.size for bound in bounds)
+    planned = None if is_enough(1.0) else _smallest(is_enough) or math.inf
+    return Decision("undecided", factor=planned, seeming=_to_tell(contrast, bounds, strictest, z))
 
 
 def _seeming(contrast: Contrast, bound: _Bound) -> float:

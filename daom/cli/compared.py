@@ -230,7 +230,7 @@ def _signal(signal: SignalCompared, confidence: float) -> dict[str, Any]:
 
 
 def _statistic(signal: SignalCompared, each: Compared, confidence: float) -> dict[str, Any]:
-    needed = None if each.decision is None else needed_samples(signal, each.decision)
+    decision = each.decision
     return {
         "name": each.statistic.name,
         "raw": _contrast(each.raw, confidence),
@@ -239,9 +239,16 @@ def _statistic(signal: SignalCompared, each: Compared, confidence: float) -> dic
         "tolerance": None if each.wanted is None else each.wanted.text,
         "verdict": each.verdict,
         "why": each.why,
-        "needed": needed
-        and {"a_samples": needed[0], "b_samples": needed[1], "b_s": significant(needed[2])},
+        "needed": decision and _needed(signal, decision.factor),
+        "needed_if_as_it_seems": decision and _needed(signal, decision.seeming),
     }
+
+
+def _needed(signal: SignalCompared, factor: float | None) -> dict[str, float] | None:
+    needed = needed_samples(signal, factor)
+    if needed is None:
+        return None
+    return {"a_samples": needed[0], "b_samples": needed[1], "b_s": significant(needed[2])}
 
 
 def _contrast(contrast: Contrast, confidence: float) -> dict[str, float | None]:
