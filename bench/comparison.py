@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
@@ -197,6 +198,31 @@ def _lines(seed: int, draws: int, n: int, short: int) -> Iterator[str]:
         )
 
 
+def cost(rows: int = 10_000_000) -> str:
+    """Return what a day of ``rows`` steps costs once they are read, in batches of 256."""
+    rng = np.random.default_rng(0)
+    blocks, at_once, spent_s = Blocks(2.0), 256, 0.0
+    for start in range(0, rows, 1_000 * at_once):
+        n = min(1_000 * at_once, rows - start)
+        running = np.clip(40.0 + 0.02 * np.cumsum(rng.standard_normal(n)), 1.0, 256.0)
+        values = ((0.012 + 2e-4 * running) * rng.lognormal(0.0, 0.08, n)).astype(np.float32)
+        load = running.astype(np.float32)
+        times = 1_764_000_000.0 + 86_400.0 / rows * np.arange(start, start + n)
+        began_s = time.perf_counter()
+        for first in range(0, n, at_once):
+            batch = slice(first, first + at_once)
+            blocks.add(values[batch], times[batch], load[batch])
+        spent_s += time.perf_counter() - began_s
+    began_s = time.perf_counter()
+    held = blocks.counted()
+    contrasts(held, held, LEVELS)
+    return (
+        f"{rows / 1e6:.0f} million steps of a day, {held.blocks} blocks: gathered in "
+        f"{spent_s:.1f} s, {held.counts.size:,} bins ({16 * held.counts.size / 2**20:.0f} MiB); "
+        f"compared in {time.perf_counter() - began_s:.1f} s"
+    )
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(prog="python -m bench.comparison", description=__doc__)
@@ -205,6 +231,7 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=20_000, help="observations of a half")
     parser.add_argument("--short", type=int, default=1_200, help="of a half of the shorter one")
     arguments = parser.parse_args()
+    print(cost())
     print(
         f"{'':17} {'mean':>6}  {'P50':>6}  {'P95':>6}  {'P99':>6}  width by normal's    "
         "within beyond   at limit       needed: found beyond, within"

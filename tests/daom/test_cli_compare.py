@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import re
 import sys
 from itertools import chain
 from typing import NamedTuple
@@ -14,8 +15,13 @@ from connectors.recordings import write_recording
 from daom.cli import run
 from daom.codec import encode_json
 from daom.events import ChangeEvent, Source
+from daom.tolerances import read_tolerances
 from tests.daom.served import MODEL, START_S, served
 from tests.fleet import LIGHT, OVERLOAD
+from tests.kafka_servers import REPOSITORY
+
+PAGE = REPOSITORY / "docs" / "compare.md"
+BEGIN, END = "<!-- begin output -->", "<!-- end output -->"
 
 
 class Done(NamedTuple):
@@ -39,7 +45,7 @@ def compare(monkeypatch, capsys):
     """Run ``daom compare`` in this process, under no other settings than its own."""
     for variable in [name for name in os.environ if name.startswith("DAOM_")]:
         monkeypatch.delenv(variable)
-    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setenv("COLUMNS", "100")
 
     def command(*arguments):
         monkeypatch.setattr(sys, "argv", ["daom", "compare", *map(str, arguments)])
@@ -334,3 +340,29 @@ def test_a_real_engine_under_overload_is_far_slower_than_before(compare):
     assert all(
         math.isfinite(s["raw"]["difference"]) for s in done.found["signals"][0]["statistics"]
     )
+
+
+# The documentation
+
+
+def test_the_documentation_shows_what_its_command_prints(compare, tolerances, golden, monkeypatch):
+    """Its numbers are nobody's: ``--update-golden`` writes them."""
+    monkeypatch.chdir(REPOSITORY)
+    text = PAGE.read_text("utf-8")
+    limits = tolerances(re.search(r"```yaml\n(.*?)```", text, re.DOTALL).group(1))
+    command = re.search(r"^daom compare (tests/data.*)$", text, re.MULTILINE).group(1)
+
+    done = compare(*command.replace("tolerances.yaml", str(limits)).split())
+
+    lines = "\n".join(line.rstrip() for line in done.out.splitlines())
+    shown = f"{BEGIN}\n\n```\n{lines}\n```\n\n{END}"
+    page = re.sub(f"{BEGIN}.*{END}", lambda _: shown, text, flags=re.DOTALL)
+    if golden.update:
+        PAGE.write_text(page, "utf-8")
+    assert done.code == 1
+    assert PAGE.read_text("utf-8") == page
+
+
+def test_the_examples_of_tolerances_are_ones(tolerances):
+    for text in re.findall(r"```yaml\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL):
+        assert read_tolerances(tolerances(text))
