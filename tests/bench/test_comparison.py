@@ -50,7 +50,8 @@ def test_as_many_samples_as_are_said_to_be_needed_find_a_difference():
 @pytest.mark.parametrize("stream", STREAMS, ids=NAMES)
 def test_two_halves_are_within_in_95_percent_of_200_draws(stream):
     draws = 200
-    found = coverage(stream, range(SEED, SEED + draws), 20_000)
+    n = 20_000 if stream.shared == 1 else 8_000
+    found = coverage(stream, range(SEED, SEED + draws), n, other_draws=150)
 
     assert (found.covered >= least(0.95, draws)).all()
     assert found.within >= 0.95
@@ -59,9 +60,8 @@ def test_two_halves_are_within_in_95_percent_of_200_draws(stream):
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("stream", STREAMS[1:], ids=NAMES[1:])
-def test_as_many_samples_as_are_said_to_be_needed_find_it_however_dependent(stream):
-    found = needed(stream, range(SEED, SEED + 60), 1_200)
+def test_as_many_samples_as_are_said_to_be_needed_find_it_however_dependent():
+    found = needed(STREAMS[2], range(SEED, SEED + 25), 1_200)
 
-    assert found.asked >= 45
+    assert found.asked >= 20
     assert min(found.beyond, found.within) >= least(0.9, found.asked)
