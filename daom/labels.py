@@ -165,7 +165,7 @@ def _faults(entry: object) -> Iterator[str]:
             yield f"{name}: got a {_type_of(value)}; one value is needed"
     for name in ("start", "end"):
         text = _text(entry, name)
-        if text is not None and _moment(text) is None:
+        if text is not None and moment_of(text) is None:
             yield f"{name}: got {text!r}; needed is {_TIMES}"
     kind = _text(entry, "kind")
     if kind is not None and kind not in KINDS:
@@ -177,7 +177,7 @@ def _text(entry: Mapping[str, Any], name: str) -> str | None:
     return value if isinstance(value, str) and value not in _ABSENT else None
 
 
-def _moment(text: str) -> Moment | None:
+def moment_of(text: str) -> Moment | None:
     """Return the time that ``text`` gives; None if it gives none."""
     if text.startswith("+"):
         since_s = parse_duration(text.removeprefix("+"))
@@ -187,7 +187,7 @@ def _moment(text: str) -> Moment | None:
 
 
 def _label(where: str, entry: Mapping[str, Any]) -> Label:
-    start, end = (_moment(entry[name]) for name in ("start", "end"))
+    start, end = (moment_of(entry[name]) for name in ("start", "end"))
     assert start is not None
     assert end is not None
     others: dict[str, str | None] = {name: _text(entry, name) for name in _OPTIONAL}
