@@ -13,9 +13,11 @@ from typing import Final, Literal, NamedTuple
 
 import numpy as np
 
+from daom.context import RISE
 from daom.errors import ConfigError
 from daom.events import Attribution
 from daom.gathered import Gathered, Measure
+from daom.series import IN_FLIGHT
 from daom.tolerances import USUAL, Statistic, Tolerances, Wanted
 from detectors.blocks import Blocks, Counted
 from detectors.comparison import Contrast, Contrasts, contrasts
@@ -26,9 +28,6 @@ from detectors.two_samples import Divergence, divergence
 JudgedOn = Literal["service", "raw"]
 Outcome = Literal["within", "beyond", "undecided", "insufficient", "compared"]
 
-_IN_FLIGHT: Final = frozenset({"running", "waiting"})
-_RISE: Final = 1.1
-"""So many times the arrivals are more arrivals."""
 _UNITS_S: Final = ((86_400.0, "days"), (3_600.0, "h"), (60.0, "min"))
 _TEN: Final = 10.0
 _SOME: Final = 0.25
@@ -53,7 +52,6 @@ class Compared:
         service: The same at equal workload; None: nobody can say.
         attribution: What the difference comes from.
         wanted: The tolerance, if there is one,
-        judged: the difference that it is about, if there is one,
         decision: and what was decided.
         why: What keeps it from being decided, in words.
     """
@@ -63,7 +61,6 @@ class Compared:
     service: Contrast | None
     attribution: Attribution
     wanted: Wanted | None = None
-    judged: Contrast | None = None
     decision: Decision | None = None
     why: str | None = None
 
@@ -71,6 +68,10 @@ class Compared:
     def verdict(self) -> Verdict | None:
         """Within, beyond or undecided; None without a tolerance."""
         return None if self.decision is None else self.decision.verdict
+
+    def on(self, judged_on: JudgedOn) -> Contrast | None:
+        """Return the difference that a tolerance is about; None: nobody can say."""
+        return self.service if judged_on == "service" else self.raw
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,7 +183,7 @@ def _arrivals_rise(a: Gathered, b: Gathered, model_a: str, model_b: str) -> bool
         ]
         seconds = max(requests, default=0.0)
         rates.append(side.requests[model] / seconds if seconds else math.nan)
-    return None if any(map(math.isnan, rates)) else rates[1] > _RISE * rates[0]
+    return None if any(map(math.isnan, rates)) else rates[1] > RISE * rates[0]
 
 
 def _extent(counted: Counted | None) -> Extent:
@@ -271,7 +272,7 @@ def _attribution(
     if not is_there or not changed:
         return "none"
     # By Little's law more are in flight just as well because each takes longer.
-    return "mixed" if measure.workload in _IN_FLIGHT and rises is False else "workload"
+    return "mixed" if measure.workload in IN_FLIGHT and rises is False else "workload"
 
 
 def _is_there(contrast: Contrast, confidence: float) -> bool:
@@ -284,7 +285,7 @@ def _judged(signals: Sequence[SignalCompared], confidence: float, judged_on: Jud
     asked: list[tuple[Contrast, Wanted]] = []
     for signal in signals:
         for each in signal.statistics:
-            judged = each.service if judged_on == "service" else each.raw
+            judged = each.on(judged_on)
             if each.wanted is not None and judged is not None:
                 asked.append((judged, each.wanted))
     decided = iter(decide([(c, w.tolerance) for c, w in asked], confidence))
@@ -292,13 +293,13 @@ def _judged(signals: Sequence[SignalCompared], confidence: float, judged_on: Jud
     for signal in signals:
         statistics = []
         for each in signal.statistics:
-            judged = each.service if judged_on == "service" else each.raw
+            judged = each.on(judged_on)
             if each.wanted is None:
                 statistics.append(each)
                 continue
             decision = Decision("undecided") if judged is None else next(decided)
             why = _why(signal, decision, each.wanted) if decision.verdict == "undecided" else None
-            statistics.append(replace(each, judged=judged, decision=decision, why=why))
+            statistics.append(replace(each, decision=decision, why=why))
         done.append(replace(signal, statistics=statistics))
     return Result(done, _outcome(done, confidence))
 

@@ -53,11 +53,6 @@ class Selection:
     since: Moment | None = None
     until: Moment | None = None
 
-    def words(self) -> str:
-        """Return what is chosen, for a person."""
-        names = (("model", self.model), ("engine", self.engine), ("version", self.version))
-        return ", ".join(f"{what} {name}" for what, name in names if name is not None)
-
 
 class Seen(NamedTuple):
     """The names that a source holds."""
@@ -77,7 +72,7 @@ class Gathered:
         requests: Finished requests of each model.
         seen: What its source holds, chosen or not.
         buckets: Columns that came as bucket counts.
-        first_s: From when its source goes, and until when: event times of all batches.
+        first_s: From when its source goes, event time; None: it holds no batch.
     """
 
     name: str
@@ -88,15 +83,13 @@ class Gathered:
     requests: Counter[str] = field(default_factory=Counter)
     seen: Seen = field(default_factory=lambda: Seen(set(), set(), set()))
     buckets: set[str] = field(default_factory=set)
-    batches: int = 0
     first_s: float | None = None
-    last_s: float = 0.0
 
     def take(self, batch: TelemetryBatch, version: str | None) -> None:
         """Take what of ``batch`` is this side's."""
         source, chosen = batch.source, self.selection
         start_s = batch.start_s if self.first_s is None else self.first_s
-        self.first_s, self.last_s = min(start_s, batch.start_s), max(self.last_s, batch.end_s)
+        self.first_s = min(start_s, batch.start_s)
         for names, name in zip(self.seen, (source.model, source.engine_name, version), strict=True):
             if name is not None and len(names) < _MAX_NAMES:
                 names.add(name)
@@ -107,7 +100,6 @@ class Gathered:
         )
         if not wanted or (source.model not in self.models and len(self.models) >= _MAX_NAMES):
             return
-        self.batches += 1
         self.buckets.update(batch.histograms)
         requests = self._inside(batch.requests.end_s, start_s)
         self.requests[source.model] += int(requests.sum())
@@ -141,38 +133,29 @@ class Gathered:
             blocks.add(values[rows], table.end_s[rows], *chosen)
 
 
-@dataclass(slots=True)
-class Reading:
-    """What reading a source met."""
-
-    records: int = 0
-    duplicates: int = 0
-    faults: Counter[str] = field(default_factory=Counter)
-
-
 def gather(
     values: Iterable[Sourced],
     sides: Sequence[Gathered],
-    reading: Reading,
+    faults: Counter[str],
     limits: Limits = DEFAULT_LIMITS,
     max_bytes: int = DEFAULT_MAX_BYTES,
 ) -> None:
     """Hand every batch of a source, each once, to the ``sides`` that are made of it.
 
-    A batch without a version has that of the newest deployment of its engine, or of its model.
+    What could not be used is counted in ``faults``, by kind. A batch without a version has that of
+    the newest deployment of its engine, or of its model.
     """
     intakes: dict[tuple[str, str], Intake] = {}
     versions: dict[tuple[str, str | None], str | None] = {}
     for sourced in values:
         try:
-            record, faults = decode(
+            record, found = decode(
                 sourced.value, logged_s=sourced.logged_s, max_bytes=max_bytes, limits=limits
             )
         except MalformedRecord as error:
-            reading.faults[error.kind] += 1
+            faults[error.kind] += 1
             continue
-        reading.faults.update(fault.kind for fault in faults)
-        reading.records += 1
+        faults.update(fault.kind for fault in found)
         source = record.source
         if isinstance(record, ChangeEvent) and record.kind == "deploy" and record.version:
             if source.engine is None:
@@ -182,7 +165,6 @@ def gather(
             continue
         intake = intakes.setdefault((source.model, source.engine_name), Intake())
         if intake.see(*source.numbering) == "duplicate":
-            reading.duplicates += 1
             continue
         deployed = versions.get((source.model, None))
         version = source.version or versions.get((source.model, source.engine), deployed)

@@ -20,8 +20,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
-import yaml
-
+from daom.as_written import read_as_written
 from daom.durations import parse_duration
 from daom.errors import ConfigError
 from daom.times import parse_time
@@ -122,13 +121,7 @@ def read_labels(path: Path) -> list[Label]:
     Raises:
         ConfigError: If it cannot be read or an entry is wrong; every fault is a line of its own.
     """
-    try:
-        # Every scalar stays the text that was written: YAML would make 16:21 a number.
-        entries = yaml.load(path.read_text(encoding="utf-8"), Loader=yaml.BaseLoader)
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
+    entries = read_as_written(path)
     if not isinstance(entries, list):
         raise ConfigError(
             f"{path}: got a {_type_of(entries)}; a list of episodes is needed, [] if there was none"

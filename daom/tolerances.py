@@ -20,8 +20,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-import yaml
-
+from daom.as_written import read_as_written
 from daom.errors import ConfigError
 from detectors.decision import Tolerance
 
@@ -99,13 +98,7 @@ def read_tolerances(path: Path) -> Tolerances:
     Raises:
         ConfigError: If it cannot be read or a tolerance is wrong; every fault is a line of its own.
     """
-    try:
-        # Every scalar stays the text that was written: YAML would make +0.3 the same as 0.3.
-        columns = yaml.load(path.read_text(encoding="utf-8"), Loader=yaml.BaseLoader)
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
+    columns = read_as_written(path)
     if not isinstance(columns, dict) or not columns:
         raise ConfigError(f"{path}: a map is needed, such as ttft_s: {{p95: 5ms, p99: 10%}}")
     tolerances: dict[str, dict[Statistic, Wanted]] = {}

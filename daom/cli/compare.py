@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, get_args
 
 import click
-from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress
 
-from connectors.recordings import read_lines
 from daom.cli.compared import print_result, report
 from daom.cli.options import EXIT_NOT_JUDGED, config_option, configured, json_option
+from daom.cli.reading import spinner, values_of
 from daom.compare import JudgedOn, Outcome, Result, compare
 from daom.config import Config
-from daom.gathered import Gathered, Measure, Reading, Selection, gather, measures_of, unknown_name
+from daom.gathered import Gathered, Measure, Selection, gather, measures_of, unknown_name
 from daom.labels import Moment, moment_of
 from daom.replay import Sourced
 from daom.tolerances import Tolerances, read_tolerances
@@ -180,33 +180,21 @@ def _read(sources: Sequence[str], a: Gathered, b: Gathered, config: Config) -> N
     readings: list[tuple[str, list[Gathered]]] = [(sources[0], [a, b])]
     if len(sources) > 1 and sources[0] != sources[1]:
         readings = [(sources[0], [a]), (sources[1], [b])]
-    console = Console(stderr=True)
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    met = Reading()
-    with Progress(
-        *columns, console=console, transient=True, disable=not console.is_terminal
-    ) as progress:
+    faults = Counter[str]()
+    limits, max_bytes = config.limits.limits(), config.worker.max_message_bytes
+    with spinner() as progress:
         for name, sides in readings:
-            gather(
-                _counted(name, progress), sides, met, config.limits.limits(),
-                config.worker.max_message_bytes,
-            )  # fmt: skip
-    for kind, count in sorted(met.faults.items()):
+            gather(_counted(name, progress), sides, faults, limits, max_bytes)
+    for kind, count in sorted(faults.items()):
         click.echo(f"could not be used: {count} x {kind}", err=True)
 
 
 def _counted(name: str, progress: Progress) -> Iterator[Sourced]:
     task = progress.add_task(name)
-    for number, sourced in enumerate(_values(name)):
+    for number, sourced in enumerate(values_of(name)):
         if number % _EVERY == 0:
             progress.update(task, description=f"{name}: {number:,} records")
         yield sourced
-
-
-def _values(source: str) -> Iterator[Sourced]:
-    """Yield what a source holds, in log order."""
-    for line in read_lines(source):
-        yield Sourced(f"{source}:{line.number}", line.value)
 
 
 def _compared(

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
 import pytest
-from aiokafka import AIOKafkaProducer
 
 from connectors.recordings import record_time_s
 from daom.codec import decode, decode_output
@@ -38,22 +36,13 @@ def test_broken_messages_raise_nothing_and_each_is_used_or_refused_with_a_reason
     assert len(survivor.counts) > 8, "many kinds of faults"
 
 
-def stamped(values: Iterable[bytes]) -> Iterable[tuple[int, bytes]]:
-    """Yield each message with the time of the newest before it that can be read, in ms."""
+def stamped(pairs: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, bytes, int]]:
+    """Yield each second message, with the cell and the newest time so far of the first ones, ms."""
     time_s = 0.0
-    for original, value in values:
+    for original, value in pairs:
         with suppress(MalformedRecord):
             time_s = max(time_s, record_time_s(decode(original).record))
-        yield round(1_000.0 * time_s), value
-
-
-async def send(fleet: Fleet, values: Iterable[tuple[int, bytes]]) -> None:
-    async with AIOKafkaProducer(**fleet.client, max_request_size=10 * 2**20) as producer:
-        sent = [
-            await producer.send(fleet.topics.telemetry, value, key=CELL, timestamp_ms=time_ms)
-            for time_ms, value in values
-        ]
-        await asyncio.gather(*sent)
+        yield CELL, value, round(1_000.0 * time_s)
 
 
 @pytest.mark.slow
@@ -63,7 +52,7 @@ def test_ten_thousand_through_a_live_worker_are_said_or_dead_lettered_as_a_repla
     pool = (2 * originals())[:LIVE]
     broken = mutated(random.Random(5), pool)
     with Fleet(kafka.bootstrap_servers, topic_prefix, partitions=1) as fleet:
-        asyncio.run(send(fleet, stamped(zip(pool, broken, strict=True))))
+        fleet.send(stamped(zip(pool, broken, strict=True)))
         worker = fleet.start_worker(tmp_path / "worker.log")
         said, refused = fleet.replayed()
         expected = {decode_output(line).id: line for line in said}

@@ -2,20 +2,17 @@
 
 import json
 import math
-import os
 import re
-import sys
 from itertools import chain
-from typing import NamedTuple
 
 import numpy as np
 import pytest
 
 from connectors.recordings import write_recording
-from daom.cli import run
 from daom.codec import encode_json
 from daom.events import ChangeEvent, Source
 from daom.tolerances import read_tolerances
+from tests.daom.conftest import Done
 from tests.daom.served import MODEL, START_S, served
 from tests.fleet import LIGHT, OVERLOAD
 from tests.kafka_servers import REPOSITORY
@@ -24,12 +21,8 @@ PAGE = REPOSITORY / "docs" / "compare.md"
 BEGIN, END = "<!-- begin output -->", "<!-- end output -->"
 
 
-class Done(NamedTuple):
-    """A command that has ended."""
-
-    code: int
-    out: str
-    err: str
+class Told(Done):
+    """What ``daom compare`` has told."""
 
     @property
     def found(self):
@@ -41,22 +34,10 @@ class Done(NamedTuple):
 
 
 @pytest.fixture
-def compare(monkeypatch, capsys):
-    """Run ``daom compare`` in this process, under no other settings than its own."""
-    for variable in [name for name in os.environ if name.startswith("DAOM_")]:
-        monkeypatch.delenv(variable)
+def compare(daom, monkeypatch):
+    """Run ``daom compare`` in this process, in a terminal of the usual width."""
     monkeypatch.setenv("COLUMNS", "100")
-
-    def command(*arguments):
-        monkeypatch.setattr(sys, "argv", ["daom", "compare", *map(str, arguments)])
-        code = 0
-        try:
-            run()
-        except SystemExit as stop:
-            code = stop.code
-        return Done(code, *capsys.readouterr())
-
-    return command
+    return lambda *arguments: Told(*daom("compare", *arguments))
 
 
 @pytest.fixture

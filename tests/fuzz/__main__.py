@@ -6,10 +6,8 @@ Prints what was refused, by kind; the same seed sends the same messages.
 
 from __future__ import annotations
 
-import argparse
 import logging
 import random
-import secrets
 import sys
 from collections import Counter
 from itertools import islice
@@ -21,21 +19,16 @@ from daom.config import Config
 from daom.presets import cell_settings
 from tests.fuzz.mutations import mutated, originals
 from tests.fuzz.survivor import Survivor
+from tests.seeds import seed_of, seeded_parser
 
 
 def main() -> int:
     """Run; raises what the pipeline raises, with the message that did it in its notes."""
-    parser = argparse.ArgumentParser(
-        prog="python -m tests.fuzz",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = seeded_parser("python -m tests.fuzz", __doc__)
     parser.add_argument("--messages", type=int, default=1_000_000)
-    parser.add_argument("--seed", type=int, default=None, help="drawn and printed unless given")
     arguments = parser.parse_args()
-    seed = secrets.randbelow(10**6) if arguments.seed is None else arguments.seed
     logging.disable()
-    print(f"seed {seed}", flush=True)
+    seed = seed_of(arguments)
     settings, counts = cell_settings(Config()), Counter[str]()
     rng, pool = random.Random(seed), originals()
     sent = 0
