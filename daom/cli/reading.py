@@ -11,11 +11,22 @@ from typing import Final
 
 import click
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    Progress,
+    SpinnerColumn,
+    TaskProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
+from connectors.recordings import read_lines
 from connectors.replaying import Chunk, Gap
 from connectors.sources import Source
 from daom.cli.summary import clock
+from daom.logged import read_line
+from daom.replay import Sourced
 from daom.span import Span
 
 _MOST_GAPS: Final = 5
@@ -137,3 +148,17 @@ def tell_gaps(gaps: Sequence[Gap]) -> None:
 def is_shown(*, as_json: bool) -> bool:
     """Return whether a progress bar would not get between lines of JSON on a terminal."""
     return not (as_json and sys.stdout.isatty())
+
+
+def values_of(recording: str) -> Iterator[Sourced]:
+    """Yield what a recording holds, in log order."""
+    for line in read_lines(recording):
+        yield read_line(f"{recording}:{line.number}", line.value)
+
+
+def spinner(*, quiet: bool = False) -> Progress:
+    """Return a progress on stderr of what has no known end; none where nobody would see it."""
+    console = Console(stderr=True)
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    hidden = quiet or not console.is_terminal
+    return Progress(*columns, console=console, transient=True, disable=hidden)
