@@ -13,6 +13,7 @@ from daom.errors import MalformedRecord
 from daom.event_time import CellClock, ClockState
 from daom.events import Alert, Attribution, Direction, DriftVerdict, Output, Series, TelemetryBatch
 from daom.labels import Recorded
+from daom.replay import Sourced
 
 Interval = tuple[float, float]
 """From when to when, event time."""
@@ -128,7 +129,7 @@ class Heard:
         return any(heard.judged for heard in self.series.values())
 
 
-def survey(name: str, lines: Iterable[bytes], config: Config) -> Recorded | None:
+def survey(name: str, values: Iterable[Sourced], config: Config) -> Recorded | None:
     """Return what a recording holds, its times as its cells' clocks believe them.
 
     None if it holds no telemetry that can be used.
@@ -137,10 +138,14 @@ def survey(name: str, lines: Iterable[bytes], config: Config) -> Recorded | None
     clocks: dict[str, ClockState] = {}
     silences: dict[str, list[Interval]] = {}
     start_s, count = math.inf, 0
-    for line in lines:
+    for sourced in values:
         count += 1
         try:
-            record, _ = decode(line, max_bytes=config.worker.max_message_bytes)
+            record, _ = decode(
+                sourced.value,
+                logged_s=sourced.logged_s,
+                max_bytes=config.worker.max_message_bytes,
+            )
         except MalformedRecord:
             continue
         if not isinstance(record, TelemetryBatch):

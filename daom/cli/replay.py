@@ -12,7 +12,6 @@ from typing import get_args
 import click
 
 from connectors.replaying import Entry, replaying
-from connectors.sources import open_source
 from daom.cli.options import (
     EXIT_NOT_JUDGED,
     EXIT_STOPPED,
@@ -22,15 +21,23 @@ from daom.cli.options import (
     json_option,
     span_options,
 )
-from daom.cli.reading import Reading, is_shown, nothing_in, progress_bar, refresh, tell_gaps
+from daom.cli.reading import (
+    Reading,
+    is_shown,
+    nothing_in,
+    opened,
+    progress_bar,
+    refresh,
+    tell_gaps,
+)
 from daom.cli.summary import ReplaySummary, print_summary
+from daom.cli.verify import verify
 from daom.codec import decode_output
 from daom.config import Config, Preset
 from daom.errors import SourceError
 from daom.fold import add_counts
 from daom.replay import Tally
 from daom.span import Span
-from daom.topics import Topics
 
 _NONE_USABLE = " holds no record that could be judged"
 
@@ -50,6 +57,12 @@ _NONE_USABLE = " holds no record that could be judged"
     type=click.IntRange(1),
     help="Processes that share the partitions of a topic [the cores, where it is worth it].",
 )
+@click.option(
+    "--verify",
+    "is_verified",
+    is_flag=True,
+    help="Compare with what the fleet wrote to its output topics, instead of telling it.",
+)
 @json_option
 def command(
     source: str,
@@ -59,6 +72,7 @@ def command(
     preset: str | None,
     jobs: int | None,
     *,
+    is_verified: bool,
     as_json: bool,
 ) -> None:
     """Say what DAOM would have said of SOURCE.
@@ -72,17 +86,24 @@ def command(
     took the records, whatever --jobs. What could not be used is one line on standard error, with a
     count at the end. After Ctrl-C there is what was said so far.
 
+    --verify reads what a fleet wrote to its output topics and tells the first difference from what
+    the topic makes due, or that there is none. A fold needs what was before: all partitions that
+    are asked for are recomputed from their beginning, and compared in the range. It exits with 0 if
+    there is no difference, with 1 if there is one, and with 3 if nobody can say.
+
     \b
     Examples: daom replay recording.jsonl.gz
               daom replay recording.jsonl --json | jq 'select(.type == "alert")'
               daom replay topic: --since 7d
               daom replay topic:daom.telemetry --since 2026-11-30T08:00 --until 2026-11-30T20:00
               daom replay topic: --offsets 0:1000-2000 --preset sits2026
+              daom replay topic: --since 1d --verify
     """
     config = configured(config_path, brokers, preset)
-    default_topic = Topics(config.kafka.topic_prefix).telemetry
-    opened = open_source(source, config.kafka.client(), default_topic, span)
-    reading, tally, summary = Reading(opened), Tally(), None if as_json else ReplaySummary()
+    if is_verified:
+        raise click.exceptions.Exit(verify(source, config, span, jobs, as_json=as_json))
+    found = opened(source, config, span)
+    reading, tally, summary = Reading(found), Tally(), None if as_json else ReplaySummary()
     code = 0
     try:
         with closing(_entries(reading, config, jobs, as_json=as_json)) as entries:
@@ -101,7 +122,7 @@ def command(
         raise
     _conclude(reading, tally, summary)
     if not code and not reading.records:
-        why = "" if tally.faults else nothing_in(opened, span)
+        why = "" if tally.faults else nothing_in(found, span)
         click.echo(f"daom: {why or source + _NONE_USABLE}", err=True)
         code = EXIT_NOT_JUDGED
     raise click.exceptions.Exit(code)
