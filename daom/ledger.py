@@ -262,13 +262,18 @@ class _Comparing:
         right_said = int(np.count_nonzero(self._in_range & said))
         return Comparison(
             same=right_said - np.unique(self._due[due[is_wrong]]).size,
-            repeats=due.size - right_said,
+            repeats=self._repeats(due[~is_wrong]),
             counts={one.kind: one.right.size for one in found if one.right.size},
             unsure=sum(int(np.count_nonzero(~one.is_sure)) for one in found),
             first=_first(found),
             not_yet=int(np.count_nonzero(lacking & ~promised)),
             gone=gone.size,
         )
+
+    def _repeats(self, alike: Indices) -> int:
+        """Return how many of the written rows ``alike`` say once more what was said."""
+        said = self._in_range & np.isin(self._right.ids, self._written.ids[alike])
+        return alike.size - int(np.count_nonzero(said))
 
     def _said_before(self, said: NDArray[np.bool_]) -> dict[int, int]:
         """Return by partition before which offset all should have been said."""

@@ -54,7 +54,7 @@ def test_a_repeat_is_counted_and_one_that_differs_is_a_difference():
     differing = compare(rows(*right), rows(*right, message("a", samples=1)), scope())
 
     assert (found.same, found.repeats, found.first) == (2, 1, None)
-    assert (differing.same, counts(differing)) == (1, {"different": 1})
+    assert (differing.same, differing.repeats, counts(differing)) == (1, 0, {"different": 1})
     assert differing.first[:3] == ("different", 0, 2)
 
 
@@ -194,6 +194,7 @@ def test_it_counts_as_sets_do(right, written, wrong):
     assert found.counts.get("missing", 0) == len(right - there)
     assert found.counts.get("beyond", 0) == sum(name not in right for name in written)
     assert found.counts.get("different", 0) == sum(name in right & wrong for name in written)
+    assert found.repeats == sum(name in right - wrong for name in written) - found.same
     assert (found.first is None) == (right == there and not wrong & right)
 
 
