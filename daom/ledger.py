@@ -1,8 +1,8 @@
 """What should have been said and what has been: two lists of messages, compared to the byte.
 
 Consumers tell messages apart by their ids, so a repeat must be the same to the byte. A message is
-kept as a few numbers, 53 bytes: digests of its id and of all that it says, its event time, and where
-it comes from. To compare a million messages with what is due takes some 250 MB.
+kept as a few numbers, 53 bytes: digests of its id and of all that it says, its event time, and
+where it comes from. To compare a million messages with what is due takes some 250 MB.
 """
 
 from __future__ import annotations

@@ -41,6 +41,8 @@ def test_the_number_of_partitions_changes_nothing(
         fleet.play(lines)
 
         assert expected == fleet.says(expected)
+        code, told = fleet.verified()
+        assert (code, told["same"]) == (0, len(expected))
 
 
 @pytest.mark.slow
