@@ -42,7 +42,9 @@ def test_the_number_of_partitions_changes_nothing(
 
         assert expected == fleet.says(expected)
         code, told = fleet.verified()
-        assert (code, told["same"]) == (0, len(expected))
+        assert code == 0
+        # A Tick may have made more due since.
+        assert told["same"] >= len(expected)
 
 
 @pytest.mark.slow
