@@ -23,8 +23,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from detectors.evidence import LENGTHS, path_nats
+from detectors.evidence import path_nats
 from detectors.ranks import INSIDE, SAMPLES, Ranks
+from detectors.scan_formulas import LENGTHS
 
 Floats = NDArray[np.float64]
 

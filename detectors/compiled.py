@@ -14,7 +14,7 @@ Source: Lam, Pitrou & Seibert 2015, doi:10.1145/2833157.2833162 (numba).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from numba import njit
 
@@ -31,5 +31,4 @@ def compiled(function: Function) -> Function:
 
 
 def _compile(function: Function, *, keep: bool) -> Function:
-    made: Function = njit(cache=keep, error_model="numpy")(function)
-    return made
+    return cast(Function, njit(cache=keep, error_model="numpy")(function))

@@ -86,7 +86,7 @@ def kl_from_logs(current: Floats, log_reference: Floats) -> float:
 
 @compiled
 def _kl_from_logs(current: Floats, log_reference: Floats) -> float:
-    n, nats = current.sum(), 0.0
+    n, nats = float(current.sum()), 0.0
     for index in range(current.size):
         if current[index] > 0.0:
             nats += current[index] * (math.log(current[index] / n) - log_reference[index])
@@ -125,7 +125,7 @@ def log_probabilities(
 
 
 def kl_by_chain_rule(
-    current: Floats, log_given: Floats, log_group: Floats, group_starts: NDArray[np.integer]
+    current: Floats, log_given: Floats, log_group: Floats, group_starts: NDArray[np.int64]
 ) -> KlParts:
     """Return the plug-in KL of (workload, latency), split exactly into its two parts.
 

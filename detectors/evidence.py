@@ -23,54 +23,20 @@ Cost: some 40 microseconds a pane. Sources: Lai 1995, doi:10.1111/j.2517-6161.19
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from detectors.compiled import compiled
-from detectors.ranks import (
-    ABOVE,
-    BODY,
-    EXPECTED,
-    INSIDE,
-    MIX,
-    N_SCORES,
-    SAMPLES,
-    SPREAD,
-    TAILS,
-    Ranks,
-)
+from detectors import scan_formulas as formulas
+from detectors.ranks import ABOVE, BODY, EXPECTED, INSIDE, N_SCORES, SAMPLES, SPREAD, Ranks
+from detectors.scan_formulas import LENGTHS, N_STATISTICS
 
 Floats = NDArray[np.float64]
 
-LENGTHS: Final = np.array([1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 180])
-"""Panes of the windows that are asked."""
 MEMORY_PANES: Final = 360
 """Rows that are kept: the newest panes' scores, for the scan and for its calibration."""
-N_STATISTICS: Final = 2 + len(TAILS)
-"""Body, spread, and each tail."""
-_DISPERSION_PANES: Final = 8_640.0
-_PRIOR_DEGREES: Final = 8.0
-_FIRST_PRIOR_DEGREES: Final = 3.0
-"""How much independence is worth as a guess for single panes, and a length for the next one."""
-_FIRST_TAIL: Final = 2
-_N_TAILS: Final = len(TAILS)
-_ABOVE: Final = ABOVE.start
-_EXPECTED: Final = EXPECTED.start
-_ROOT_LENGTHS: Final = np.sqrt(LENGTHS)
-"""What a length leans on is known of its shorter ones: half of that, on a scale of logarithms."""
-_LEAST: Final = 1e-12
-_LEAST_MIX: Final = 0.5
-_LEAST_ERROR: Final = 0.05
-_LEAST_DISPERSION: Final = 0.9
-_LEAST_CLUMPING: Final = 1e-6
-_MIN_CLUMPS: Final = 1.5
-_NOTABLE_NATS: Final = 5.0
-_CLUMP_LENGTHS: Final = 10
-"""Lengths, up to 32 panes, from which the size of clumps is read."""
 
 
 def _ones() -> Floats:
@@ -116,22 +82,8 @@ class Scan(NamedTuple):
 def scan(evidence: Evidence, ranks: Ranks) -> Scan:
     """Return what the windows within reach say."""
     lengths = LENGTHS[: LENGTHS.searchsorted(evidence.reach, side="right")]
-    sums = _newest_sums(evidence.rows, lengths)
+    sums = formulas.newest_sums(evidence.rows, lengths)
     return Scan(sums, standardised(sums, ranks))
-
-
-@compiled
-def _newest_sums(rows: NDArray[np.float32], lengths: NDArray[np.int64]) -> Floats:
-    """Return the sums of the newest rows, shape ``(lengths, N_SCORES)``."""
-    sums = np.zeros((lengths.size, N_SCORES))
-    row = rows.shape[0]
-    for index in range(lengths.size):
-        if index:
-            sums[index] = sums[index - 1]
-        while row > rows.shape[0] - lengths[index]:
-            row -= 1
-            sums[index] += rows[row]
-    return sums
 
 
 def standardised(sums: Floats, ranks: Ranks) -> Floats:
@@ -141,59 +93,7 @@ def standardised(sums: Floats, ranks: Ranks) -> Floats:
         sums: Scores, shape ``(windows, N_SCORES)``.
         ranks: The reference. Its own error adds to that of the samples that are no part of it.
     """
-    return _standardised(sums, ranks.m, *ranks.variances)
-
-
-@compiled
-def _standardised(sums: Floats, m: float, body_variance: float, spread_variance: float) -> Floats:
-    z = np.empty((sums.shape[0], N_STATISTICS))
-    for window in range(sums.shape[0]):
-        n = max(sums[window, SAMPLES], 1.0)
-        scale = n * _error(n, sums[window, MIX], sums[window, INSIDE], m)
-        z[window, 0] = sums[window, BODY] / math.sqrt(scale * body_variance)
-        z[window, 1] = sums[window, SPREAD] / math.sqrt(scale * spread_variance)
-        for tail in range(_N_TAILS):
-            expected = sums[window, _EXPECTED + tail]
-            share = min(max(expected / n, _LEAST), 1.0 - _LEAST)
-            excess = sums[window, _ABOVE + tail] - expected
-            z[window, _FIRST_TAIL + tail] = excess / math.sqrt(scale * share * (1.0 - share))
-    return z
-
-
-@compiled
-def _error(n: float, mix: float, inside: float, m: float) -> float:
-    """Return by how much the reference's own error widens sums, ``1 + n / m`` in the plainest case.
-
-    What is a part of the reference narrows them instead; and where the mix of strata has moved to
-    what the reference knows little of, its error weighs more.
-    """
-    return max(1.0 + max(mix / n, _LEAST_MIX) * (n - 2.0 * inside) / m, _LEAST_ERROR)
-
-
-@compiled
-def squares(z: Floats, sums: Floats, usual: Floats) -> Floats:
-    """Return ``z^2 / usual`` of body and spread, shape ``(windows, 2)``.
-
-    Where samples depend on one another a spread wanders up further than down: its sum is compared
-    with a gamma law of the skewness that such a dependence brings, ``sqrt((V - 1) / n)``, by twice
-    its Cramer rate, once it is worth a look at all.
-
-    Args:
-        z: Standardised sums, shape ``(windows, N_STATISTICS)``.
-        sums: Scores, shape ``(windows, N_SCORES)``.
-        usual: ``V``, the shape of ``z``.
-    """
-    found = np.empty((z.shape[0], 2))
-    for window in range(z.shape[0]):
-        found[window, 0] = z[window, 0] ** 2 / usual[window, 0]
-        squared = z[window, 1] ** 2 / usual[window, 1]
-        if z[window, 1] > 0.0 and squared > _NOTABLE_NATS:
-            n = max(sums[window, SAMPLES], 1.0)
-            shape = 4.0 * n / max(usual[window, 1] - 1.0, _LEAST_CLUMPING)
-            excess = math.sqrt(squared / shape)
-            squared = max(2.0 * shape * (excess - math.log1p(excess)), _NOTABLE_NATS)
-        found[window, 1] = squared
-    return found
+    return formulas.standardise(sums, ranks.m, *ranks.variances)
 
 
 def tail_nats(sums: Floats, usual: Floats, ranks: Ranks) -> Floats:
@@ -211,40 +111,7 @@ def tail_nats(sums: Floats, usual: Floats, ranks: Ranks) -> Floats:
         usual: ``V`` of each statistic, shape ``(windows, N_STATISTICS)``.
         ranks: The reference.
     """
-    return _tail_nats(sums, usual, ranks.m)
-
-
-@compiled
-def _tail_nats(sums: Floats, usual: Floats, m: float) -> Floats:
-    nats = np.zeros((sums.shape[0], _N_TAILS))
-    for window in range(sums.shape[0]):
-        n = max(sums[window, SAMPLES], 1.0)
-        apart = max(m - sums[window, INSIDE], 1.0)
-        for tail in range(_N_TAILS):
-            above = sums[window, _ABOVE + tail]
-            usually = max(sums[window, _EXPECTED + tail], _LEAST)
-            clump = max(usual[window, _FIRST_TAIL + tail], 1.0)
-            reference = usually * apart / n
-            if above > usually and reference >= _MIN_CLUMPS * clump:
-                pooled = (above + reference) * n / (n + apart)
-                rest = above + reference - pooled
-                nats[window, tail] = (
-                    _clumped_rate(above, pooled, clump)
-                    + (reference * math.log(reference / rest) - reference + rest) / clump
-                )
-    return nats
-
-
-@compiled
-def _clumped_rate(above: float, expected: float, usual: float) -> float:
-    """Return the Cramer rate of a Polya-Aeppli number at ``above``, more than ``expected``."""
-    q = max((usual - 1.0) / (usual + 1.0), _LEAST_CLUMPING)
-    clumps = expected * (1.0 - q)
-    # exp(theta) at which the tilted law's mean is what was seen: the root of a quadratic below 1/q.
-    half = above * q + 0.5 * clumps * (1.0 - q)
-    root = half + math.sqrt(max(half * half - (above * q) ** 2, 0.0))
-    tilt = max(above / max(root, _LEAST), 1.0)
-    return above * math.log(tilt) - clumps * (tilt - 1.0) / (1.0 - q * tilt)
+    return formulas.tails(sums, usual, ranks.m)
 
 
 def poisson_nats(seen: Floats, expected: Floats) -> Floats:
@@ -261,27 +128,7 @@ def student_nats(squared: Floats, degrees: Floats) -> Floats:
 
 def evidence_nats(found: Scan, usual: Floats, windows: Floats, ranks: Ranks) -> Floats:
     """Return the evidence of each window and statistic, the same shape as ``z``."""
-    return _evidence_nats(found.z, found.sums, usual, windows, ranks.m)
-
-
-@compiled
-def _evidence_nats(z: Floats, sums: Floats, usual: Floats, windows: Floats, m: float) -> Floats:
-    nats = np.empty_like(z)
-    squared = squares(z, sums, usual)
-    strongest = 0.0
-    for window in range(z.shape[0]):
-        degrees = _PRIOR_DEGREES + windows[window] / _ROOT_LENGTHS[window]
-        for statistic in range(_FIRST_TAIL):
-            worth = math.log1p(squared[window, statistic] / degrees)
-            nats[window, statistic] = 0.5 * (degrees + 1.0) * worth
-        for statistic in range(_FIRST_TAIL, N_STATISTICS):
-            # No more than this, and mostly far too little to look closer.
-            most = 0.5 * max(z[window, statistic], 0.0) ** 2 / usual[window, statistic]
-            nats[window, statistic] = most
-            strongest = max(strongest, most)
-    if strongest > _NOTABLE_NATS:
-        nats[:, _FIRST_TAIL:] = _tail_nats(sums, usual, m)
-    return nats
+    return formulas.window_nats(found.z, found.sums, usual, windows, ranks.m)
 
 
 def path_nats(paths: Floats, ranks: Ranks) -> Floats:
@@ -298,48 +145,12 @@ def path_nats(paths: Floats, ranks: Ranks) -> Floats:
     """
     total = np.zeros((paths.shape[0], paths.shape[1] + 1, N_SCORES))
     np.cumsum(paths, axis=1, out=total[:, 1:])
-    return _path_nats(total, ranks.m, *ranks.variances)
-
-
-@compiled
-def _path_nats(total: Floats, m: float, body_variance: float, spread_variance: float) -> Floats:
-    longest = LENGTHS[-1]
-    panes = total.shape[1] - 1 - longest
-    best = np.zeros((total.shape[0], panes))
-    sums = np.empty((total.shape[0] * panes, N_SCORES))
-    for index in range(LENGTHS.size):
-        for path in range(total.shape[0]):
-            for pane in range(panes):
-                end = longest + 1 + pane
-                sums[path * panes + pane] = total[path, end] - total[path, end - LENGTHS[index]]
-        z = _standardised(sums, m, body_variance, spread_variance)
-        usual = np.empty_like(z)
-        for statistic in range(N_STATISTICS):
-            usual[:, statistic] = max(np.mean(z[:, statistic] ** 2), _LEAST)
-        squared = squares(z, sums, usual)
-        # Tails are asked in every second length: their evidence changes little to the next.
-        tails = _tail_nats(sums, usual, m) if index % 2 else np.zeros((1, 1))
-        for window in range(sums.shape[0]):
-            nats = max(0.5 * squared[window, 0], 0.5 * squared[window, 1])
-            if index % 2:
-                nats = max(nats, tails[window].max())
-            path, pane = divmod(window, panes)
-            best[path, pane] = max(best[path, pane], nats)
-    return best
+    return formulas.path_maxima(total, ranks.m, *ranks.variances)
 
 
 def learn(evidence: Evidence, found: Scan) -> None:
     """Take the windows that end now for calm ones."""
-    _learn(evidence.squares, evidence.windows, found.z)
-
-
-@compiled
-def _learn(squared: Floats, windows: Floats, z: Floats) -> None:
-    for window in range(z.shape[0]):
-        windows[window] = min(windows[window] + 1.0, _DISPERSION_PANES)
-        for statistic in range(N_STATISTICS):
-            step = z[window, statistic] ** 2 - squared[window, statistic]
-            squared[window, statistic] += step / windows[window]
+    formulas.learn_squares(evidence.squares, evidence.windows, found.z)
 
 
 def learn_reference(evidence: Evidence, ranks: Ranks) -> None:
@@ -361,23 +172,7 @@ def lean_on_shorter(evidence: Evidence) -> None:
     A tail is drawn towards the tail below it, too, of which more is known; and whatever its length,
     it counts in clumps as large as any.
     """
-    _lean_on_shorter(evidence.usual, evidence.squares, evidence.windows)
-
-
-@compiled
-def _lean_on_shorter(usual: Floats, squared: Floats, windows: Floats) -> None:
-    prior, weight = np.ones(N_STATISTICS), _FIRST_PRIOR_DEGREES
-    for index in range(LENGTHS.size):
-        degrees = windows[index] / LENGTHS[index]
-        for statistic in range(N_STATISTICS):
-            if statistic > _FIRST_TAIL:
-                prior[statistic] = max(prior[statistic], prior[statistic - 1])
-            drawn = weight * prior[statistic] + degrees * squared[index, statistic]
-            prior[statistic] = max(drawn / (weight + degrees), _LEAST_DISPERSION)
-        usual[index] = prior
-        weight = _PRIOR_DEGREES
-    for statistic in range(_FIRST_TAIL, N_STATISTICS):
-        usual[:, statistic] = usual[:_CLUMP_LENGTHS, statistic].max()
+    formulas.lean(evidence.usual, evidence.squares, evidence.windows)
 
 
 def settle(evidence: Evidence) -> None:

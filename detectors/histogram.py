@@ -82,26 +82,31 @@ def quantiles(counts: NDArray[np.number], *levels: float) -> list[float]:
     """
     if not all(0.0 <= q <= 1.0 for q in levels):
         raise ValueError(f"every level must be 0 to 1, got {levels}")
-    counts = np.asarray(counts, np.float64)
-    total = float(counts.sum())
-    if not total:
+    found: list[float] = _quantiles(
+        np.asarray(counts, np.float64), np.array(levels), _EDGES
+    ).tolist()
+    if not found:
         raise ValueError("an empty histogram has no quantile")
-    return [_quantile(counts, q * total, _EDGES) for q in levels]
+    return found
 
 
 @compiled
-def _quantile(counts: NDArray[np.float64], rank: float, edges: NDArray[np.float64]) -> float:
-    """Return the value that ``rank`` values are up to."""
-    cumulative, index, last = 0.0, 0, 0
-    while index < counts.size:
-        if counts[index] > 0.0:
-            last = index
-            cumulative += counts[index]
-            if cumulative >= rank:
-                break
-        index += 1
-    fraction = min((rank - cumulative + counts[last]) / counts[last], 1.0)
-    return edges[last] + fraction * (edges[last + 1] - edges[last])
+def _quantiles(
+    counts: NDArray[np.float64], levels: NDArray[np.float64], edges: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return the quantiles at ``levels``, in any order; none if there are no counts."""
+    occupied = np.flatnonzero(counts)
+    if not occupied.size:
+        return np.empty(0)
+    cumulative = np.cumsum(counts[occupied])
+    found = np.empty(levels.size)
+    for index in range(levels.size):
+        rank = levels[index] * cumulative[-1]
+        at = np.searchsorted(cumulative, rank)
+        place = occupied[at]
+        fraction = (rank - cumulative[at] + counts[place]) / counts[place]
+        found[index] = edges[place] + fraction * (edges[place + 1] - edges[place])
+    return found
 
 
 class SparseCounts(NamedTuple):

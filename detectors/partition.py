@@ -61,7 +61,10 @@ class Partition:
     def coarse(self, cells: NDArray[np.integer], counts: NDArray[np.number]) -> Floats:
         """Return the counts of each coarse bin, shape ``(n_bins,)``, of sparse fine counts."""
         return _coarse(
-            cells.astype(np.int64), counts.astype(np.float64), self.group_of_stratum, self.bin_starts
+            cells.astype(np.int64),
+            counts.astype(np.float64),
+            self.group_of_stratum,
+            self.bin_starts,
         )
 
     def coarse_bins(self, latency: Floats) -> Floats:

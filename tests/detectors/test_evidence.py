@@ -12,9 +12,7 @@ from hypothesis import strategies as st
 from scipy.special import rel_entr
 
 from detectors.evidence import (
-    LENGTHS,
     MEMORY_PANES,
-    N_STATISTICS,
     Evidence,
     Scan,
     begin_anew,
@@ -40,6 +38,7 @@ from detectors.ranks import (
     TAILS,
     rank_among,
 )
+from detectors.scan_formulas import LENGTHS, N_STATISTICS
 from tests.detectors.feeding import ar1, counts_of
 
 FEW = settings(max_examples=40, derandomize=True, deadline=None)
@@ -177,9 +176,7 @@ def test_a_window_outside_the_reference_varies_more_than_a_part_of_it(inside, fa
 def test_the_same_sum_is_the_more_surprising_the_more_of_it_is_in_the_reference(n, body, share):
     inside = share * min(n, RANKS.m)
 
-    outside, partly = (
-        abs(z_of(sums(n=n, body=n * body, inside=i))[0]) for i in (0.0, inside)
-    )
+    outside, partly = (abs(z_of(sums(n=n, body=n * body, inside=i))[0]) for i in (0.0, inside))
 
     assert partly >= outside
 
