@@ -48,13 +48,17 @@ class Fold:
     cells: dict[str, Cell] = field(default_factory=dict)
 
     def take(self, value: bytes | None, key: str | None, logged_s: float | None = None) -> Folded:
-        """Fold one value in. ``key`` is the cell that the log filed it under; None: its model's."""
+        """Fold one value in.
+
+        ``key`` is the cell that the log filed it under; None: what the value says itself, as one of
+        a recording may, and else its model's.
+        """
         limits = self.settings.limits
         try:
             record, faults = decode(
                 value, logged_s=logged_s, max_bytes=self.max_message_bytes, limits=limits
             )
-            cell = self._cell_of(record, key)
+            cell = self._cell_of(record, record.source.cell if key is None else key)
         except MalformedRecord as error:
             return Folded(None, (), (error,), noted=self._note(error, key))
         admitted = cell.admit(record)
