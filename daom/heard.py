@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Self
 
 from daom.codec import decode
 from daom.config import Config
 from daom.errors import MalformedRecord
 from daom.event_time import CellClock, ClockState
-from daom.events import Alert, Attribution, Direction, DriftVerdict, Output, Series, TelemetryBatch
+from daom.events import (
+    Alert,
+    Attribution,
+    Direction,
+    DriftVerdict,
+    Output,
+    Record,
+    Series,
+    TelemetryBatch,
+)
 from daom.labels import Recorded
 
 Interval = tuple[float, float]
@@ -128,38 +138,53 @@ class Heard:
         return any(heard.judged for heard in self.series.values())
 
 
-def survey(name: str, lines: Iterable[bytes], config: Config) -> Recorded | None:
-    """Return what a recording holds, its times as its cells' clocks believe them.
+@dataclass(slots=True)
+class Survey:
+    """What a recording holds, record by record, its times as its cells' clocks believe them."""
 
-    None if it holds no telemetry that can be used.
-    """
-    clock = CellClock(config.time.max_ahead_s)
-    clocks: dict[str, ClockState] = {}
-    silences: dict[str, list[Interval]] = {}
-    start_s, count = math.inf, 0
+    clock: CellClock
+    silent_after_s: float
+    start_s: float = math.inf
+    clocks: dict[str, ClockState] = field(default_factory=dict)
+    silences: dict[str, list[Interval]] = field(default_factory=dict)
+
+    @classmethod
+    def under(cls, config: Config) -> Self:
+        """Return one that believes and listens as ``config`` says."""
+        return cls(CellClock(config.time.max_ahead_s), config.alerts.silent_after_s)
+
+    def note(self, record: Record) -> None:
+        """Take the next record; telemetry counts alone."""
+        if not isinstance(record, TelemetryBatch):
+            return
+        model = record.source.model
+        state = self.clocks.setdefault(model, ClockState())
+        before_s, name = state.now_s, record.source.engine_name
+        believed_s = self.clock.admit(state, name, record.end_s, record.logged_s)
+        if before_s is None:
+            self.start_s = min(self.start_s, believed_s - (record.end_s - record.start_s))
+        elif believed_s - before_s > self.silent_after_s:
+            self.silences.setdefault(model, []).append((before_s, believed_s))
+
+    def recorded(self, name: str, lines: int = 0) -> Recorded | None:
+        """Return what there was, under a name; None if there was no telemetry."""
+        if not self.clocks:
+            return None
+        return Recorded(
+            name=name,
+            start_s=self.start_s,
+            end_s=max(state.now_s or 0.0 for state in self.clocks.values()),
+            engines={model: frozenset(state.own_s) for model, state in self.clocks.items()},
+            silences=self.silences,
+            lines=lines,
+        )
+
+
+def survey(name: str, lines: Iterable[bytes], config: Config) -> Recorded | None:
+    """Return what a recording holds; None if it holds no telemetry that can be used."""
+    surveyed, count = Survey.under(config), 0
     for line in lines:
         count += 1
-        try:
-            record, _ = decode(line, max_bytes=config.worker.max_message_bytes)
-        except MalformedRecord:
-            continue
-        if not isinstance(record, TelemetryBatch):
-            continue
-        model = record.source.model
-        state = clocks.setdefault(model, ClockState())
-        before_s = state.now_s
-        believed_s = clock.admit(state, record.source.engine_name, record.end_s, record.logged_s)
-        if before_s is None:
-            start_s = min(start_s, believed_s - (record.end_s - record.start_s))
-        elif believed_s - before_s > config.alerts.silent_after_s:
-            silences.setdefault(model, []).append((before_s, believed_s))
-    if not clocks:
-        return None
-    return Recorded(
-        name=name,
-        start_s=start_s,
-        end_s=max(state.now_s or 0.0 for state in clocks.values()),
-        engines={model: frozenset(state.own_s) for model, state in clocks.items()},
-        silences=silences,
-        lines=count,
-    )
+        with contextlib.suppress(MalformedRecord):
+            surveyed.note(decode(line, max_bytes=config.worker.max_message_bytes).record)
+    return surveyed.recorded(name, count)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from daom.errors import MalformedRecord
 from daom.events import Output
-from daom.fold import Fold, Folded
+from daom.fold import Folded
 
 
 class Sourced(NamedTuple):
@@ -38,7 +38,17 @@ class Tally:
     counted: dict[str, int] = field(default_factory=dict)
 
 
-def replay(values: Iterable[Sourced], fold: Fold, tally: Tally) -> Iterator[Output | Fault]:
+class Folding(Protocol):
+    """A ``daom.fold.Fold``, or what folds for several settings at once."""
+
+    def take(self, value: bytes | None, key: str | None, logged_s: float | None = None) -> Folded:
+        """Fold one value in."""
+
+    def counters(self) -> dict[str, int]:
+        """Return what has been counted."""
+
+
+def replay(values: Iterable[Sourced], fold: Folding, tally: Tally) -> Iterator[Output | Fault]:
     """Yield what each value makes due, in log order, and what of it could not be used."""
     for sourced in values:
         folded = fold.take(sourced.value, sourced.key, sourced.logged_s)

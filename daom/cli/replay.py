@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing
+from functools import partial
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import click
 from rich.console import Console
@@ -17,16 +18,19 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from connectors.kafka import read_topic
 from connectors.recordings import read_lines
 from daom.cli.options import EXIT_NOT_JUDGED, brokers_option, config_option, configured, json_option
+from daom.cli.report import Reporting, asked_for, report_options
 from daom.cli.summary import ReplaySummary, print_summary
 from daom.codec import encode_output
 from daom.config import Config, Preset
 from daom.events import Output
 from daom.fold import Fold, add_counts
 from daom.presets import cell_settings
-from daom.replay import Fault, Sourced, Tally, replay
+from daom.replay import Fault, Folding, Sourced, Tally, replay
 from daom.topics import Topics
 
 _TOPIC = "topic:"
+NewFold = Callable[[], Folding]
+"""Makes the fold of one part of a source: a recording, or a partition."""
 
 
 @click.command(name="replay")
@@ -38,9 +42,16 @@ _TOPIC = "topic:"
     type=click.Choice(get_args(Preset)),
     help="Judge by this preset instead of the configured one.",
 )
+@report_options
 @json_option
 def command(
-    source: str, config_path: Path | None, brokers: str | None, preset: str | None, *, as_json: bool
+    source: str,
+    config_path: Path | None,
+    brokers: str | None,
+    preset: str | None,
+    *,
+    as_json: bool,
+    **report: Any,
 ) -> None:
     """Say what DAOM would have said of SOURCE: a recording, or topic:NAME (topic: the configured).
 
@@ -49,15 +60,30 @@ def command(
     suppression and root-cause trigger is one line; else a table. What could not be used is one line
     on standard error, with a count at the end.
 
+    With --report a file shows it all in a browser, offline: every stream's time line, what fired and
+    what was muted, beside what preset sits2026, a static threshold and settings of yours would have
+    done (docs/report.md).
+
     \b
     Examples: daom replay recording.jsonl.gz
               daom replay recording.jsonl --json | jq 'select(.type == "alert")'
               daom replay topic:daom.telemetry --preset sits2026
+              daom replay week.jsonl.zst --report week.html --labels incidents.yaml
+              daom replay week.jsonl.zst --report week.html --against quieter.yaml
     """
     config = configured(config_path, brokers, preset)
+    options = asked_for(report)
+    reporting = None if options.path is None else Reporting.begin(source, options, config)
     tally = Tally()
+    new_fold: NewFold = partial(Fold, cell_settings(config), config.worker.max_message_bytes)
     try:
-        _print(_items(source, config, tally, quiet=as_json), tally, as_json=as_json)
+        if reporting is None:
+            items = _items(source, config, tally, new_fold, quiet=as_json)
+            _print(items, tally, None if as_json else ReplaySummary(), as_json=as_json)
+        else:
+            with reporting.written(tally):
+                items = _items(source, config, tally, reporting.fold, quiet=as_json)
+                _print(items, tally, None, as_json=as_json)
     except BrokenPipeError:
         # Whoever read the output has seen enough; what is still buffered goes nowhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -67,27 +93,32 @@ def command(
     if not tally.records:
         click.echo(f"daom: {source} holds no record that could be judged", err=True)
         raise click.exceptions.Exit(EXIT_NOT_JUDGED)
+    if reporting is not None and not as_json:
+        reporting.print_end()
 
 
-def _print(items: Iterator[Output | Fault], tally: Tally, *, as_json: bool) -> None:
-    summary = ReplaySummary()
+def _print(
+    items: Iterator[Output | Fault], tally: Tally, summary: ReplaySummary | None, *, as_json: bool
+) -> None:
     for item in items:
         if isinstance(item, Fault):
             click.echo(f"{item.where}: {item.reason.kind}: {item.reason}", err=True)
         elif as_json:
             sys.stdout.buffer.write(encode_output(item) + b"\n")
-        else:
+        elif summary is not None:
             summary.note(item)
     sys.stdout.flush()
-    if not as_json:
+    if summary is not None:
         print_summary(summary, tally)
 
 
-def _items(source: str, config: Config, tally: Tally, *, quiet: bool) -> Iterator[Output | Fault]:
+def _items(
+    source: str, config: Config, tally: Tally, new_fold: NewFold, *, quiet: bool
+) -> Iterator[Output | Fault]:
     if source.startswith(_TOPIC):
-        yield from _topic_items(source.removeprefix(_TOPIC), config, tally)
+        yield from _topic_items(source.removeprefix(_TOPIC), config, tally, new_fold)
         return
-    fold = Fold(cell_settings(config), config.worker.max_message_bytes)
+    fold = new_fold()
     lines = (Sourced(f"{source}:{line.number}", line.value) for line in read_lines(source))
     console = Console(stderr=True)
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
@@ -100,19 +131,19 @@ def _items(source: str, config: Config, tally: Tally, *, quiet: bool) -> Iterato
             yield item
 
 
-def _topic_items(name: str, config: Config, tally: Tally) -> Iterator[Output | Fault]:
+def _topic_items(
+    name: str, config: Config, tally: Tally, new_fold: NewFold
+) -> Iterator[Output | Fault]:
     """Read a topic to its present end; every partition is a fold of its own."""
     topic = name or Topics(config.kafka.topic_prefix).telemetry
-    folds: dict[int, Fold] = {}
-    settings = cell_settings(config)
+    folds: dict[int, Folding] = {}
 
     async def collect() -> Batches:
         async with aclosing(read_topic(config.kafka.client(), topic)) as records:
             async for record in records:
                 fold = folds.get(record.partition)
                 if fold is None:
-                    fold = Fold(settings, config.worker.max_message_bytes)
-                    folds[record.partition] = fold
+                    fold = folds[record.partition] = new_fold()
                 where = f"{topic} partition {record.partition} offset {record.offset}"
                 key = (record.key or b"").decode(errors="replace")
                 sourced = Sourced(where, record.value, key, record.timestamp / 1_000.0)
