@@ -71,6 +71,13 @@ function median(numbers) {
   return sorted.length % 2 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
 }
 
+// The usual delay, and the longest if there are several.
+function delayWords(delays_s) {
+  if (!delays_s.length) return "-";
+  const usual = duration(median(delays_s));
+  return delays_s.length === 1 ? usual : `${usual} (${duration(Math.max(...delays_s))})`;
+}
+
 const engineOf = (stream) => stream.engine ?? (stream.signal ? "all engines" : "the cell");
 const labelOf = (stream) => `${stream.signal ?? "presence"} of ${engineOf(stream)}`;
 

@@ -39,7 +39,8 @@ function scoreCards(score) {
   const delays = score.delays.map((d) => d.delay_s).filter((d) => d !== null);
   const of = score.found + score.missed;
   const found = of ? `${score.found} of ${of}` : "none to find";
-  const soon = delays.length ? `after ${duration(median(delays))} (median), ${duration(Math.max(...delays))} at most` : "";
+  const soon = !delays.length ? "" : delays.length === 1 ? `after ${duration(delays[0])}`
+    : `after ${duration(median(delays))} (median), ${duration(Math.max(...delays))} at most`;
   return [
     card("Incidents found", found, soon, score.missed ? "bad" : of ? "good" : ""),
     card("False alarms", count(score.false_alarms), score.false_a_week
@@ -60,7 +61,7 @@ function drawSettings(report, openStream) {
   const labelled = report.labels;
   const table = byId("settings");
   const names = [["Setting"], ["When it paged"], ["Pages", "num"], ["A week (95 %)"], ["Muted"]];
-  if (labelled) names.push(["Found", "num"], ["Delay, longest", "num"], ["False", "num"]);
+  if (labelled) names.push(["Found", "num"], ["Delay (longest)", "num"], ["False", "num"]);
   const most = Math.max(...report.settings.map((s) => s.paged_a_week?.most ?? 0), 1);
   const rows = report.settings.map((setting, number) => {
     const strip = make("canvas", { role: "img", "aria-label": pagesInWords(setting) });
@@ -99,7 +100,7 @@ function scoreCells(scores) {
   const of = score.found + score.missed;
   return [
     cell(`${score.found} of ${of}`, `num ${score.missed ? "bad" : ""}`),
-    cell(delays.length ? `${duration(median(delays))}, ${duration(Math.max(...delays))}` : "-", "num"),
+    cell(delayWords(delays), "num"),
     cell(String(score.false_alarms), "num"),
   ];
 }

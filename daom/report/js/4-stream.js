@@ -3,6 +3,7 @@
 
 // Plotly takes some HTML in its words: what is shown is text.
 const plain = (words) => String(words).replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
+const key = (paint, words) => `<span style="color:${colour(paint)}">${words}</span>`;
 const ms = (time_s) => time_s * 1000;
 const MOST_BANDS = 200;
 
@@ -90,14 +91,15 @@ class StreamView {
     const height = 70 + top + (hasLine ? 570 : 0);
     const inner = height - 70;
     const at = (pixels) => Math.max(0, 1 - pixels / inner);
-    const axis = { gridcolor: colour("grid"), zeroline: false, linecolor: colour("line"), automargin: true, title: { standoff: 8 } };
-    const panel = (from, to, title, more = {}) => ({
-      ...axis, domain: [at(to), at(from)], title: { text: title, standoff: 8 }, ...more,
+    const axis = { gridcolor: colour("grid"), zeroline: false, linecolor: colour("line") };
+    const panel = (from, to, more = {}) => ({ ...axis, domain: [at(to), at(from)], ...more });
+    const title = (from, words) => ({
+      x: 0, y: at(from), xref: "paper", yref: "paper", xanchor: "left", yanchor: "bottom", showarrow: false, text: words, yshift: 2,
     });
     const isLog = byId("log").checked;
     const layout = {
       height,
-      margin: { l: 76, r: 16, t: 30, b: 40 },
+      margin: { l: 150, r: 16, t: 30, b: 40 },
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
       font: { family: "system-ui, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif", size: 12.5, color: colour("text") },
       hovermode: "x unified", hoversubplots: "axis",
@@ -116,10 +118,14 @@ class StreamView {
     };
     if (hasLine) {
       Object.assign(layout, {
-        yaxis2: panel(top + 22, top + 270, "P99 (s)", { type: isLog ? "log" : "linear", rangemode: isLog ? "normal" : "tozero" }),
-        yaxis3: panel(top + 300, top + 430, "KL (nats)", { rangemode: "tozero" }),
-        yaxis4: panel(top + 460, top + 570, "evidence (nats)", { type: "log", dtick: 1 }),
+        yaxis2: panel(top + 24, top + 270, isLog ? { type: "log", dtick: "D2", minor: { dtick: "D1" } } : { rangemode: "tozero" }),
+        yaxis3: panel(top + 306, top + 430, { rangemode: "tozero" }),
+        yaxis4: panel(top + 466, top + 570, { type: "log", dtick: 1 }),
       });
+      layout.annotations.push(
+        title(top + 24, `<b>P99</b>, seconds: ${key("accent", "━ measured")}  ${key("alert", "╍ threshold in force")}  ${key("quiet", "┈ static threshold")}`),
+        title(top + 306, `<b>KL</b>, nats: ${key("text", "━ KL")}  ${key("service", "■ service's part")}  ${key("workload", "▨ workload's part")}`),
+        title(top + 466, `<b>Evidence</b>, nats: ${key("accent", "━ the strongest")}  ${key("alert", "╍ a drift from here on")}`));
     }
     return layout;
   }
