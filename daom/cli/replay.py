@@ -12,12 +12,10 @@ from pathlib import Path
 from typing import Any, get_args
 
 import click
-from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from connectors.kafka import read_topic
-from connectors.recordings import read_lines
 from daom.cli.options import EXIT_NOT_JUDGED, brokers_option, config_option, configured, json_option
+from daom.cli.reading import spinner, values_of
 from daom.cli.report import Reporting, asked_for, report_options
 from daom.cli.summary import ReplaySummary, print_summary
 from daom.codec import encode_output
@@ -60,9 +58,9 @@ def command(
     suppression and root-cause trigger is one line; else a table. What could not be used is one line
     on standard error, with a count at the end.
 
-    With --report a file shows it all in a browser, offline: every stream's time line, what fired and
-    what was muted, beside what preset sits2026, a static threshold and settings of yours would have
-    done (docs/report.md).
+    With --report a file shows it all in a browser, offline: every stream's time line, what fired
+    and what was muted, beside what preset sits2026, a static threshold and settings of yours would
+    have done (docs/report.md).
 
     \b
     Examples: daom replay recording.jsonl.gz
@@ -119,13 +117,9 @@ def _items(
         yield from _topic_items(source.removeprefix(_TOPIC), config, tally, new_fold)
         return
     fold = new_fold()
-    lines = (Sourced(f"{source}:{line.number}", line.value) for line in read_lines(source))
-    console = Console(stderr=True)
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    hidden = quiet or not console.is_terminal
-    with Progress(*columns, console=console, transient=True, disable=hidden) as progress:
+    with spinner(quiet=quiet) as progress:
         task = progress.add_task(source)
-        for number, item in enumerate(replay(lines, fold, tally)):
+        for number, item in enumerate(replay(values_of(source), fold, tally)):
             if number % 1_000 == 0:
                 progress.update(task, description=f"{source}: {tally.records} records")
             yield item

@@ -254,4 +254,3 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
     finally:
         with contextlib.suppress(OSError):
             partial.unlink()
-

@@ -116,7 +116,9 @@ def _source(replayed: Replayed) -> dict[str, Any]:
     contest, recorded, tally = replayed.contest, replayed.recorded, replayed.tally
     engines: dict[str, set[str]] = {}
     for stream in contest.timelines:
-        engines.setdefault(stream.cell, set()).update({stream.engine} - {None})
+        of_cell = engines.setdefault(stream.cell, set())
+        if stream.engine is not None:
+            of_cell.add(stream.engine)
     return {
         "name": recorded.name,
         "start_s": recorded.start_s,

@@ -56,7 +56,9 @@ def page(told: dict[str, Any], parts: Parts) -> str:
 
 def unpacked(text: str) -> dict[str, Any]:
     """Return what a page was made of: the reverse of ``page``."""
-    found = dict(re.findall(r'<script type="application/gzip" id="([\w-]+)">([^<]*)</script>', text))
+    found = dict(
+        re.findall(r'<script type="application/gzip" id="([\w-]+)">([^<]*)</script>', text)
+    )
     told: dict[str, Any] = _unpack(found["overview"])
     for number, stream in enumerate(told["streams"]):
         stream.update(_unpack(found[f"stream-{number}"]))

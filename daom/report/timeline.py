@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -230,7 +231,7 @@ class Course:
         """Return the columns as plain lists: shortened numbers, None where there is none."""
         told: dict[str, Any] = {
             "width_s": self.width_s,
-            "time_s": _shortened(self.numbers * self.width_s, 14),
+            "time_s": _shortened(np.float64(self.width_s) * self.numbers, 14),
         }
         for name, place in _AT.items():
             if name == "state":
@@ -245,7 +246,7 @@ class Course:
             return []
         letters = [LETTERS[int(state)] for state in self.rows[:, _AT["state"]]]
         breaks = [0, *(np.flatnonzero(np.diff(self.numbers) > 1) + 1).tolist(), len(letters)]
-        pairs = zip(breaks, breaks[1:], strict=False)
+        pairs = pairwise(breaks)
         return [[float(self.numbers[a]) * self.width_s, "".join(letters[a:b])] for a, b in pairs]
 
     @property
