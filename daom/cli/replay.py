@@ -70,7 +70,7 @@ def command(
               daom replay week.jsonl.zst --report week.html --against quieter.yaml
     """
     config = configured(config_path, brokers, preset)
-    options = asked_for(report)
+    options = asked_for(report, as_json=as_json)
     reporting = None if options.path is None else Reporting.begin(source, options, config)
     tally = Tally()
     new_fold: NewFold = partial(Fold, cell_settings(config), config.worker.max_message_bytes)
@@ -91,8 +91,6 @@ def command(
     if not tally.records:
         click.echo(f"daom: {source} holds no record that could be judged", err=True)
         raise click.exceptions.Exit(EXIT_NOT_JUDGED)
-    if reporting is not None and not as_json:
-        reporting.print_end()
 
 
 def _print(

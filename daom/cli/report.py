@@ -14,13 +14,14 @@ from typing import Any, BinaryIO, Final, TypeVar, get_args
 import click
 
 from daom.cli.options import Seconds, configured
+from daom.cli.report_end import print_report
 from daom.config import Config, Preset
-from daom.errors import ConfigError, DaomError, SinkError, SourceError
+from daom.errors import ConfigError, SinkUnavailable, SourceError
 from daom.labels import Label, Recorded, place, read_labels
 from daom.replay import Tally
 from daom.report.contest import Contest, ContestFold, Setting, line_up
 from daom.report.document import Labels, Replayed, document
-from daom.report.page import Parts, page
+from daom.report.page import Pieces, page
 
 _HTML: Final = (".html", ".htm")
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -46,6 +47,7 @@ _OPTIONS: Final = (
     ),
     click.option(
         "--labels",
+        "--incidents",
         "labels_path",
         type=click.Path(path_type=Path, dir_okay=False),
         help="In the report: what is known to have happened, as daom evaluate takes it.",
@@ -82,13 +84,20 @@ def report_options(command: Command) -> Command:
     return command
 
 
-def asked_for(given: dict[str, Any]) -> ReportOptions:
+def asked_for(given: dict[str, Any], *, as_json: bool) -> ReportOptions:
     """Return the options of a report.
 
     Raises:
-        BadParameter: If one of them makes no sense without --report, or its file has another end.
+        BadParameter: If one of them makes no sense without --report or beside --json, or its file
+            has another end.
     """
     options = ReportOptions(**given)
+    if options.path is not None and as_json:
+        raise click.BadParameter(
+            "--json prints every output, which a report sums up: give one of them; "
+            "--report FILE.json is the report as JSON",
+            param_hint="--report",
+        )
     if options.path is not None and options.path.suffix not in {*_HTML, ".json"}:
         raise click.BadParameter(
             f"got {str(options.path)!r}; a name that ends in .html or .json is needed",
@@ -117,7 +126,8 @@ class Reporting:
     options: ReportOptions
     contest: Contest
     labels: Sequence[Label] | None
-    parts: Parts | None
+    pieces: Pieces | None
+    parts: list[Contest] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
     @classmethod
@@ -130,42 +140,53 @@ class Reporting:
         assert options.path is not None
         labels = None if options.labels_path is None else read_labels(options.labels_path)
         contest = Contest(line_up(config, list(_others(options, config))))
-        parts = _parts() if options.path.suffix in _HTML else None
-        return cls(source, options, contest, labels, parts)
+        pieces = page_pieces() if options.path.suffix in _HTML else None
+        return cls(source, options, contest, labels, pieces)
 
     def fold(self) -> ContestFold:
-        """Return a fold for one part of the source."""
-        return self.contest.open()
+        """Return a fold for one part of the source: a recording, or a partition."""
+        part = self.contest.part()
+        self.parts.append(part)
+        return part.open()
 
     @contextlib.contextmanager
     def written(self, tally: Tally) -> Iterator[None]:
         """Write the report once the replay that is done inside has ended.
 
-        A source that breaks off is reported as far as it could be read. Labels that do not fit
-        are left out, and the report says so. Both are errors all the same.
+        A source that breaks off, and a replay that is stopped, are reported as far as they came.
+        Labels that do not fit are left out. The report says so, and all are errors all the same.
 
         Raises:
-            SinkError: If it cannot be written; found before anything is replayed, where it can be.
-            SourceError: As the replay raised it.
-            ConfigError: If a label does not fit.
+            ConfigError: If the report has no place to be in, or a label does not fit.
+            SinkUnavailable: If it cannot be written there now.
+            SourceError, KeyboardInterrupt: As the replay raised it.
         """
         assert self.options.path is not None
-        failed: DaomError | None = None
-        with whole_file(self.options.path) as file:
-            try:
-                yield
-            except SourceError as error:
-                failed = error
-                self.warnings.append(f"The source could not be read to its end: {error}")
-            recorded = self.contest.survey.recorded(self.source, self.contest.lines)
-            if recorded is not None and tally.records:
-                unfit = self._write(file, recorded, tally)
-                failed = failed or unfit
+        # Found out now, not after an hour.
+        with whole_file(self.options.path):
+            pass
+        failed: BaseException | None = None
+        try:
+            yield
+        except SourceError as error:
+            failed = error
+            self.warnings.append(f"The source could not be read to its end: {error}")
+        except KeyboardInterrupt as error:
+            failed = error
+            self.warnings.append("The replay was stopped before the end of the source.")
+        for part in self.parts:
+            self.contest.absorb(part)
+        recorded = self.contest.recorded(self.source)
+        if recorded is not None and tally.records:
+            told, unfit = self._told(recorded, tally)
+            self._write(self.options.path, told)
+            print_report(told, self.options.path)
+            failed = failed or unfit
         if failed is not None:
             raise failed
 
-    def _write(self, file: BinaryIO, recorded: Recorded, tally: Tally) -> ConfigError | None:
-        """Write the report; return what is wrong with the labels, if anything is."""
+    def _told(self, recorded: Recorded, tally: Tally) -> tuple[dict[str, Any], ConfigError | None]:
+        """Return the report, and what is wrong with the labels, if anything is."""
         labels, unfit = None, None
         try:
             labels = self._placed(recorded)
@@ -181,25 +202,18 @@ class Reporting:
                 warnings=self.warnings,
             )
         )
-        text = json.dumps(told, allow_nan=False) if self.parts is None else page(told, self.parts)
-        file.write(text.encode())
-        return unfit
+        return told, unfit
 
-    def print_end(self) -> None:
-        """Say in a few lines what the report shows, once it is there."""
-        for contestant in self.contest.contestants:
-            said = contestant.said
-            muted = ", ".join(f"{n} by {rule}" for rule, n in said.muted.most_common()) or "none"
-            name = contestant.setting.name
-            click.echo(f"{name}: {len(said.fired)} alerts fired, muted: {muted}")
-        click.echo(f"{self.contest.lines} values; the report is {self.options.path}")
+    def _write(self, path: Path, told: dict[str, Any]) -> None:
+        pieces = self.pieces
+        text = json.dumps(told, allow_nan=False) if pieces is None else page(told, pieces)
+        with whole_file(path) as file:
+            file.write(text.encode())
 
     def _placed(self, recorded: Recorded) -> Labels | None:
         if self.labels is None:
             return None
         placed = place(self.labels, [recorded], self.contest.config.signals)
-        for warning in placed.warnings:
-            click.echo(f"daom: {warning}", err=True)
         self.warnings.extend(placed.warnings)
         return Labels(episodes=placed.episodes[0], grace_s=self.options.grace_s)
 
@@ -218,12 +232,13 @@ def _others(options: ReportOptions, config: Config) -> Iterator[Setting]:
             yield Setting(name=preset, config=config.model_copy(update={"preset": preset}))
 
 
-def _parts() -> Parts:
+def page_pieces() -> Pieces:
+    """Return what a page is made of beside the data, from the files of the package."""
     from plotly.offline import get_plotlyjs  # noqa: PLC0415 - an extra.
 
     here = files("daom.report")
     scripts = sorted(here.joinpath("js").iterdir(), key=lambda script: script.name)
-    return Parts(
+    return Pieces(
         html=here.joinpath("page.html").read_text("utf-8"),
         css=here.joinpath("page.css").read_text("utf-8"),
         script="".join(s.read_text("utf-8") for s in scripts if s.name.endswith(".js")),
@@ -235,22 +250,34 @@ def _parts() -> Parts:
 def whole_file(path: Path) -> Iterator[BinaryIO]:
     """Give a file to write; it appears under its name once it is whole, or not at all.
 
-    Nor does one that nothing was written to.
+    Nor does one that nothing was written to. What is no file, such as a pipe, is written to as it
+    is, and a link is followed.
 
     Raises:
-        SinkError: If it cannot be written, now or at the end.
+        ConfigError: If there is no such place to write to.
+        SinkUnavailable: If it cannot be written to the end, a full disk for one.
     """
-    partial = path.with_name(f".{path.name}.{os.getpid()}.part")
+    goal = path.resolve()
+    is_replaced = goal.is_file() or not goal.exists()
+    written = goal.with_name(f".{goal.name}.{os.getpid()}.part") if is_replaced else goal
     try:
-        with partial.open("wb") as file:
+        file = written.open("wb")
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be written: {error.strerror or error}") from error
+    try:
+        with file:
             yield file
             file.flush()
-            os.fsync(file.fileno())
-            is_empty = not file.tell()
+            is_empty = not is_replaced or not file.tell()
+            if is_replaced:
+                os.fsync(file.fileno())
         if not is_empty:
-            partial.replace(path)
+            written.replace(goal)
     except OSError as error:
-        raise SinkError(f"{path}: cannot be written: {error.strerror or error}") from error
+        raise SinkUnavailable(
+            f"{path}: cannot be written: {error.strerror or error}; what was there is as it was"
+        ) from error
     finally:
-        with contextlib.suppress(OSError):
-            partial.unlink()
+        if is_replaced:
+            with contextlib.suppress(OSError):
+                written.unlink()

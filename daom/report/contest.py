@@ -18,7 +18,8 @@ from daom.config import Config
 from daom.errors import MalformedRecord
 from daom.events import DriftVerdict, Output, Record, SloThreshold
 from daom.fold import Fold, Folded
-from daom.heard import Survey
+from daom.heard import Survey, recorded_of
+from daom.labels import Recorded
 from daom.presets import cell_settings
 from daom.report.said import Said, Stream
 from daom.report.static import StaticWatch
@@ -87,7 +88,7 @@ class Contest:
     def __init__(self, settings: Sequence[Setting]) -> None:
         self.contestants = [Contestant(setting) for setting in settings]
         self.config = settings[0].config
-        self.survey = Survey.under(self.config)
+        self.surveys = [Survey.under(self.config)]
         self.timelines: dict[Stream, Timeline] = {}
         self.models: dict[str, str] = {}
         self.slos: dict[tuple[str, str], Slo] = {}
@@ -103,9 +104,30 @@ class Contest:
         """The one whose verdicts tell the others P99 and limits: the first of preset default."""
         return next(c for c in self.contestants if c.setting.config.preset == "default")
 
+    def part(self) -> Contest:
+        """Return a contest of the same settings for one part of the source: see ``absorb``."""
+        return Contest([contestant.setting for contestant in self.contestants])
+
     def open(self) -> ContestFold:
         """Return a fold for one part of the source: a recording, or a partition."""
         return ContestFold(self)
+
+    def absorb(self, part: Contest) -> None:
+        """Take what was said of a part; a part is a process's own, so it can be pickled."""
+        for contestant, of_part in zip(self.contestants, part.contestants, strict=True):
+            contestant.said.absorb(of_part.said)
+        for stream, timeline in part.timelines.items():
+            known = self.timelines.setdefault(stream, timeline)
+            if known is not timeline:
+                known.absorb(timeline)
+        self.models.update(part.models)
+        self.slos.update(part.slos)
+        self.surveys.extend(part.surveys)
+        self.lines += part.lines
+
+    def recorded(self, name: str) -> Recorded | None:
+        """Return what the source holds; None if it held no telemetry."""
+        return recorded_of(self.surveys, name, self.lines)
 
     def note(self, contestant: Contestant, outputs: Sequence[Output]) -> None:
         """Take what a setting says."""
@@ -156,7 +178,7 @@ class ContestFold:
         decoded: tuple[Record, tuple[MalformedRecord, ...]] | MalformedRecord
         try:
             decoded = decode(value, logged_s=logged_s, max_bytes=max_bytes, limits=limits)
-            contest.survey.note(decoded[0])
+            contest.surveys[0].note(decoded[0])
         except MalformedRecord as error:
             decoded = error
         found = Folded(None, (), ())

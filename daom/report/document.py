@@ -6,10 +6,12 @@ Times are Unix seconds of event time; null stands for "never", "not known" and "
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Any, Final
 
+from daom import __version__
 from daom.config import Config
 from daom.evaluate import ALARM_KINDS, AlarmKind, Case, Rules, Score, judge, sought
 from daom.events import DriftVerdict, RcaTrigger, SloThreshold, Suppression
@@ -17,7 +19,7 @@ from daom.heard import Heard
 from daom.labels import Labelled, Recorded
 from daom.replay import Tally
 from daom.report.contest import Contest, Contestant
-from daom.report.rates import Rate, observed_s, rate
+from daom.report.rates import Rate, median_interval, observed_s, rate, share_interval
 from daom.report.said import MOST_LISTED, Said, Story, Stream, stream_of
 from daom.report.timeline import STATES, Timeline
 
@@ -73,18 +75,23 @@ def document(replayed: Replayed) -> dict[str, Any]:
     episodes = replayed.labels.episodes if replayed.labels else ()
     told = {
         "format": FORMAT,
+        "daom": __version__,
         "source": _source(replayed),
         "warnings": [*replayed.warnings, *_left_out(base)],
         "settings": [_setting(c, replayed, streams) for c in contest.contestants],
         "labels": replayed.labels is not None,
         "episodes": [_episode(labelled) for labelled in episodes],
-        "alerts": [_story(story, streams) for story in base.stories.values()],
+        "alerts": [_story(story, streams) for story in _in_order(base.stories.values())],
         "muted": [_mute(mute, streams) for mute in base.mutes],
         "causes": [_causes(trigger, streams) for trigger in base.causes],
     }
     most = _buckets_each(len(contest.timelines))
     told["streams"] = [_stream(stream, contest, most) for stream in streams.numbers]
     return told
+
+
+def _in_order(stories: Iterable[Story]) -> list[Story]:
+    return sorted(stories, key=lambda story: (story.began_s, story.stream.cell))
 
 
 def _order(config: Config) -> Any:
@@ -162,7 +169,7 @@ def _setting(contestant: Contestant, replayed: Replayed, streams: _Streams) -> d
         "muted": dict(said.muted.most_common()),
         "alerts": [
             [streams.number(s.stream), s.fired_s, s.resolved_s, s.severity]
-            for s in said.stories.values()
+            for s in _in_order(said.stories.values())
             if s.fired_s is not None
         ],
         "scores": _scores(said.heard, setting.config, replayed),
@@ -218,11 +225,15 @@ def _scores(heard: Heard, config: Config, replayed: Replayed) -> dict[str, Any] 
 def _score(kind: AlarmKind, score: Score, labels: Labels) -> dict[str, Any]:
     numbers = [n for n, e in enumerate(labels.episodes) if sought(kind, [e])]
     delays = zip(numbers, score.delays_s, strict=True)
-    missed = sum(map(math.isnan, score.delays_s))
+    found_s = [delay_s for delay_s in score.delays_s if not math.isnan(delay_s)]
+    missed = len(score.delays_s) - len(found_s)
     return {
         "alarms": score.alarms,
-        "found": len(score.delays_s) - missed,
+        "found": len(found_s),
         "missed": missed,
+        "missed_share": share_interval(missed, len(score.delays_s)),
+        "delay_s": median(found_s) if found_s else None,
+        "delay_limits_s": median_interval(found_s),
         "delays": [{"episode": n, "delay_s": _finite(delay_s)} for n, delay_s in delays],
         "false_alarms": score.false_alarms,
         "misread": score.misread,

@@ -23,7 +23,7 @@ _PACKED: Final = '<script type="application/gzip" id="{name}">{data}</script>\n'
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class Pieces:
     """The text of the files that a page is made of; ``plotly`` is plotly.js."""
 
     html: str
@@ -32,7 +32,7 @@ class Parts:
     plotly: str
 
 
-def page(told: dict[str, Any], parts: Parts) -> str:
+def page(told: dict[str, Any], pieces: Pieces) -> str:
     """Return the page that shows ``told``, a ``daom.report.document.document``."""
     streams = told["streams"]
     overview = told | {
@@ -42,16 +42,16 @@ def page(told: dict[str, Any], parts: Parts) -> str:
     for number, stream in enumerate(streams):
         details = _json({name: stream[name] for name in _APART})
         blocks.append(_PACKED.format(name=f"stream-{number}", data=_packed(details)))
-    blocks.append(_PACKED.format(name="plotly", data=_packed(parts.plotly)))
+    blocks.append(_PACKED.format(name="plotly", data=_packed(pieces.plotly)))
     filled = {
         "title": html.escape(f"DAOM: {told['source']['name']}"),
-        "css": parts.css,
-        "script": parts.script,
-        "script_hash": _hash(parts.script),
+        "css": pieces.css,
+        "script": pieces.script,
+        "script_hash": _hash(pieces.script),
         "data": "".join(blocks),
     }
     # Once over the template, so that what is filled in is not looked at again.
-    return _PLACE.sub(lambda found: filled[found[1]], parts.html)
+    return _PLACE.sub(lambda found: filled[found[1]], pieces.html)
 
 
 def unpacked(text: str) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from daom.events import (
     Alert,
@@ -121,6 +121,20 @@ class Said:
                 if len(moves) < _MOST_MOVES:
                     moves.append(output)
 
+    def absorb(self, other: Said) -> None:
+        """Take what was said of another part of the same source, in the order of event time."""
+        self.counts.update(other.counts)
+        self.muted.update(other.muted)
+        self.fired |= other.fired
+        self.paged |= other.paged
+        stories = [*self.stories.items(), *other.stories.items()]
+        self.stories = dict(sorted(stories, key=lambda item: item[1].began_s)[:MOST_LISTED])
+        self.mutes = _first(self.mutes, other.mutes, MOST_LISTED)
+        self.causes = _first(self.causes, other.causes, MOST_LISTED)
+        for stream, moves in other.moves.items():
+            self.moves[stream] = _first(self.moves.get(stream, []), moves, _MOST_MOVES)
+        self.heard.absorb(other.heard)
+
     def _note_alert(self, alert: Alert) -> None:
         key = (alert.cell, alert.annotations.get("incident", alert.id))
         if alert.state == "firing":
@@ -139,6 +153,15 @@ class Said:
                 began_s=alert.started_s,
             )
         story.note(alert)
+
+
+_Timed = TypeVar("_Timed", bound=Suppression | RcaTrigger | SloThreshold)
+
+
+def _first(some: list[_Timed], others: list[_Timed], most: int) -> list[_Timed]:
+    joined = [*some, *others]
+    joined.sort(key=lambda output: output.event_time_s)
+    return joined[:most]
 
 
 def stream_of(output: Alert | Suppression | RcaTrigger) -> Stream:

@@ -141,12 +141,35 @@ class Timeline:
             bucket = self._open = _Bucket(int(middle_s // self._width_s))
         bucket.note(verdict, state)
 
+    def absorb(self, other: Timeline) -> None:
+        """Take what was said of the same stream elsewhere, under the same ``pane_s``."""
+        self._close()
+        other._close()
+        numbers, rows = [], []
+        width_s = max(self._width_s, other._width_s)
+        for timeline in (self, other):
+            count = timeline._count
+            # Widths are the pane's times powers of two.
+            numbers.append(timeline._numbers[:count] // round(width_s / timeline._width_s))
+            rows.append(timeline._rows[:count])
+        joined, joined_rows = _joined(np.concatenate(numbers), np.concatenate(rows))
+        while joined.size > self._most:
+            width_s *= 2.0
+            joined, joined_rows = _joined(joined // 2, joined_rows)
+        self._width_s, self._count = width_s, joined.size
+        self._numbers, self._rows = joined, joined_rows
+        self.states = [sum(pair) for pair in zip(self.states, other.states, strict=True)]
+        if other.newest is not None and (
+            self.newest is None or other.newest.event_time_s > self.newest.event_time_s
+        ):
+            self.newest = other.newest
+
     def _close(self) -> None:
         """Keep the open bucket; there is room for it afterwards."""
         if self._open is None:
             return
         if self._count == self._numbers.size:
-            more = min(2 * self._count, self._most + 1) - self._count
+            more = max(64, min(2 * self._count, self._most + 1) - self._count)
             self._numbers = np.concatenate([self._numbers, np.empty(more, np.int64)])
             self._rows = np.concatenate([self._rows, np.empty((more, len(_NUMBERS)))])
         self._numbers[self._count] = self._open.number
