@@ -62,6 +62,8 @@ function short(number, digits = 3) {
   return String(Number(number.toPrecision(digits)));
 }
 
+// Whole from ten on, two digits below.
+const rounded = (number) => (number >= 10 ? count(Math.round(number)) : short(number, 2));
 const count = (number) => number.toLocaleString("en-US");
 const plural = (number, one, many = one + "s") => `${count(number)} ${number === 1 ? one : many}`;
 
@@ -71,19 +73,49 @@ function median(numbers) {
   return sorted.length % 2 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
 }
 
-// The usual delay, and the longest if there are several.
-function delayWords(delays_s) {
-  if (!delays_s.length) return "-";
-  const usual = duration(median(delays_s));
-  return delays_s.length === 1 ? usual : `${usual} (${duration(Math.max(...delays_s))})`;
-}
-
 const engineOf = (stream) => stream.engine ?? (stream.signal ? "all engines" : "the cell");
 const labelOf = (stream) => `${stream.signal ?? "presence"} of ${engineOf(stream)}`;
 
 function mutedWords(muted) {
   const rules = Object.entries(muted);
   return rules.length ? rules.map(([rule, n]) => `${n} ${rule.replaceAll("_", " ")}`).join(", ") : "none";
+}
+
+// What is unpacked of a stream once somebody looks at it, by number.
+const details = new Map();
+
+async function detailsOf(number) {
+  if (!details.has(number)) details.set(number, await unpack(`stream-${number}`));
+  return details.get(number);
+}
+
+// What a stream's time line says at a time, with units; one line of words each.
+function valuesAt(line, at_s) {
+  if (!line) return [];
+  let low = 0;
+  let high = line.time_s.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (line.time_s[middle] <= at_s) low = middle + 1;
+    else high = middle;
+  }
+  const n = low - 1;
+  if (n < 0 || at_s >= line.time_s[n] + line.width_s) return [];
+  const { p99_least_s: least, p99_most_s: most } = line;
+  const words = [];
+  if (most[n] !== null) {
+    const p99 = least[n] < most[n] ? `${short(least[n])} to ${short(most[n])}` : short(most[n]);
+    words.push(`P99 ${p99} s${line.threshold_s[n] === null ? "" : `, threshold ${short(line.threshold_s[n])} s`}`);
+  }
+  if (line.kl_nats[n] !== null) {
+    const parts = line.service_nats[n] === null ? "" : ` (service ${short(line.service_nats[n])}, workload ${short(line.workload_nats[n])})`;
+    words.push(`KL ${short(line.kl_nats[n])} nats${parts}`);
+  }
+  if (line.evidence_nats[n] !== null) {
+    words.push(`evidence ${short(line.evidence_nats[n])} nats, a drift from ${short(line.evidence_limit_nats[n])} on`);
+  }
+  words.push(`${plural(line.samples[n], "sample")}${line.verdicts[n] > 1 ? " at most" : ""}`);
+  return words;
 }
 
 function showTip(event, words) {

@@ -9,7 +9,7 @@ function card(what, number, more = "", kind = "") {
 
 function rateWords(rate) {
   if (!rate) return "nothing was judged";
-  return `${short(rate.a_week, 2)} (${short(rate.least, 2)} to ${short(rate.most, 2)})`;
+  return `${rounded(rate.a_week)} (${rounded(rate.least)} to ${rounded(rate.most)})`;
 }
 
 function drawCards(report) {
@@ -20,9 +20,8 @@ function drawCards(report) {
   const rate = base.paged_a_week;
   const cards = [
     card("Alerts fired", count(base.fired),
-      `${count(base.paged)} that page${info ? `, ${count(info)} for information` : ""}`),
-    card("Pages a week", rate ? short(rate.a_week, 2) : "-",
-      rate ? `95 %: ${short(rate.least, 2)} to ${short(rate.most, 2)}, from ${duration(base.observed_s)} judged` : "nothing was judged"),
+      !base.fired ? "" : info ? `${count(base.paged)} for a pager, ${count(info)} for information` : "for a pager"),
+    weekCard(rate, base.observed_s),
     card("Muted", count(mutes), mutedWords(base.muted)),
   ];
   if (base.scores) cards.push(...scoreCards(base.scores.alerts));
@@ -33,6 +32,16 @@ function drawCards(report) {
     card("Records", count(source.records), unusable.length
       ? "not used: " + unusable.map(([kind, n]) => `${count(n)} ${kind}`).join(", ") : "all could be used"));
   byId("cards").replaceChildren(...cards);
+}
+
+// What less than a week says of a week is a range; its middle would be read as more than it is.
+function weekCard(rate, observed_s) {
+  if (!rate) return card("Pages a week", "-", "nothing was judged");
+  const judged = `${duration(observed_s)} judged`;
+  const limits = `${rounded(rate.least)} to ${rounded(rate.most)}`;
+  return observed_s < 7 * 86400
+    ? card("Pages a week, 95 %", limits, `no more can be said from ${judged}`)
+    : card("Pages a week", rounded(rate.a_week), `95 %: ${limits}, from ${judged}`);
 }
 
 function scoreCards(score) {
@@ -61,7 +70,7 @@ function drawSettings(report, openStream) {
   const labelled = report.labels;
   const table = byId("settings");
   const names = [["Setting"], ["When it paged"], ["Pages", "num"], ["A week (95 %)"], ["Muted"]];
-  if (labelled) names.push(["Found", "num"], ["Delay (longest)", "num"], ["False", "num"]);
+  if (labelled) names.push(["Missed", "num"], ["Delay", "num"], ["False", "num"]);
   const most = Math.max(...report.settings.map((s) => s.paged_a_week?.most ?? 0), 1);
   const rows = report.settings.map((setting, number) => {
     const strip = make("canvas", { role: "img", "aria-label": pagesInWords(setting) });
@@ -76,7 +85,9 @@ function drawSettings(report, openStream) {
   table.replaceChildren(heading(...names), make("tbody", {}, ...rows.map(([row]) => row)));
   for (const [, strip, setting] of rows) drawPages(strip, setting, report, openStream);
   byId("settings-hint").textContent =
-    "All of them judged the same records, in one pass. Of pages a week the 95 % limits say what so long a recording can prove.";
+    "All of them judged the same records, in one pass. A page is an alert that fires as warning or critical, counted once. "
+    + "Small print and brackets are 95 % limits: what so much data can prove"
+    + (labelled ? "; of the median delay only from six incidents on." : ".");
   byId("settings-notes").replaceChildren(...limitNotes(report));
 }
 
@@ -98,11 +109,16 @@ function scoreCells(scores) {
   const score = scores.alerts;
   const delays = score.delays.map((d) => d.delay_s).filter((d) => d !== null);
   const of = score.found + score.missed;
-  return [
-    cell(`${score.found} of ${of}`, `num ${score.missed ? "bad" : ""}`),
-    cell(delayWords(delays), "num"),
-    cell(String(score.false_alarms), "num"),
-  ];
+  const percent = (share) => `${Math.round(100 * share)}`;
+  const under = (words) => make("div", { class: "small" }, words);
+  const missed = make("td", { class: "num" }, make("span", { class: score.missed ? "bad" : "" }, `${score.missed} of ${of}`));
+  if (score.missed_share) missed.append(under(`${score.missed_share.map(percent).join(" to ")} %`));
+  const delay = make("td", { class: "num" }, duration(score.delay_s));
+  if (score.delay_limits_s) delay.append(under(`${score.delay_limits_s.map(duration).join(" to ")}`));
+  if (delays.length > 1) delay.append(under(`${duration(Math.max(...delays))} at most`));
+  const falsely = make("td", { class: "num" }, count(score.false_alarms));
+  if (score.false_a_week) falsely.append(under(`a week: ${rateWords(score.false_a_week)}`));
+  return [missed, delay, falsely];
 }
 
 // A whisker from the lower to the upper limit, and a dot at the estimate; square roots, so that
@@ -202,47 +218,4 @@ function delayCell(scores, episode) {
   const seen = verdict ? ` (${words(verdict)})` : "";
   if (!alert) return cell(`nobody to page${seen}`, "num");
   return cell(words(alert) + seen, `num ${alert.delay_s === null ? "bad" : ""}`);
-}
-
-function drawAlerts(report, openStream, shown = 50) {
-  const fired = report.alerts.filter((alert) => alert.fired_s !== null);
-  byId("alerts-title").textContent = `Alerts (${count(report.settings[0].fired)})`;
-  const rows = fired.slice(0, shown).map((alert) => {
-    const open = () => openStream(alert.stream, [alert.began_s, alert.resolved_s ?? report.source.end_s]);
-    return make("tr", { class: "link", tabindex: 0, onclick: open, onkeydown: (e) => { if (e.key === "Enter") open(); } },
-      cell(clock(alert.fired_s)),
-      cell(alert.resolved_s ? duration(alert.resolved_s - alert.fired_s) : "not resolved", "num"),
-      cell(alert.severity, alert.severity === "critical" ? "bad" : ""), cell(alert.name),
-      cell(labelOf(report.streams[alert.stream])),
-      make("td", {}, alert.words.summary ?? "", make("div", { class: "small" }, attributionWords(alert.attribution))));
-  });
-  const names = [["Fired (UTC)"], ["Lasted", "num"], ["Severity"], ["Alert"], ["Of"], ["What it said"]];
-  byId("alerts").replaceChildren(heading(...names), make("tbody", {}, ...rows));
-  const more = byId("more-alerts");
-  more.hidden = fired.length <= shown;
-  more.onclick = () => drawAlerts(report, openStream, shown + 200);
-}
-
-const attributionWords = (attribution) => ({
-  service: "the service changed", workload: "the traffic changed", mixed: "service and traffic changed",
-}[attribution] ?? "");
-
-function drawRead(report) {
-  const { source } = report;
-  const list = (title, rows) => make("div", {}, make("h3", {}, title), make("table", {}, make("tbody", {},
-    ...rows.map(([name, value]) => make("tr", {}, cell(name), cell(value, "num"))))));
-  const cells = source.cells.map((c) => [c.cell, plural(c.engines.length, "engine")]);
-  const base = report.settings[0];
-  const parts = [
-    list("Cells", cells.slice(0, 40)),
-    list("Said", Object.entries(base.counts).map(([kind, n]) => [kind, count(n)])),
-    list("Read", [["values", count(source.values)], ["records", count(source.records)],
-      ...Object.entries(source.not_used).map(([kind, n]) => [`not used: ${kind}`, count(n)]),
-      ...Object.entries(source.counted).map(([what, n]) => [what.replaceAll("_", " "), count(n)])]),
-  ];
-  if (source.silences.length) {
-    parts.push(list("Nothing was recorded", source.silences.slice(0, 40).map((s) =>
-      [`${s.model} from ${clock(s.start_s)}`, duration(s.end_s - s.start_s)])));
-  }
-  byId("read").replaceChildren(...parts);
 }

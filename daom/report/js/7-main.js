@@ -8,13 +8,14 @@ async function main() {
   const { source } = report;
   byId("title").textContent = source.name.split("/").at(-1) || source.name;
   byId("title").title = source.name;
-  byId("range").textContent = `${clock(source.start_s)} to ${clock(source.end_s)} UTC, ${duration(source.end_s - source.start_s)}`;
+  byId("range").textContent = `${clock(source.start_s)} to ${clock(source.end_s)} UTC, ${duration(source.end_s - source.start_s)}; `
+    + `${plural(source.engines, "engine")}, judged by ${report.settings[0].name} of DAOM ${report.daom}`;
   const warnings = byId("warnings");
   warnings.hidden = !report.warnings.length;
   warnings.replaceChildren(...report.warnings.map((words) => make("li", {}, words)));
 
   let view = null;
-  const strips = new Strips(report, (number, range = null) => open(number, range));
+  const strips = new Strips(report, (...asked) => open(...asked));
   view = new StreamView(report, strips);
   strips.onRange = (range) => view.zoom(range);
 
@@ -40,6 +41,7 @@ async function main() {
     drawSettings(report, open);
     drawEpisodes(report, goTo);
     drawAlerts(report, open);
+    drawMuted(report, open);
     drawRead(report);
     drawLegend();
     strips.redraw();
@@ -50,6 +52,7 @@ async function main() {
     draw();
     if (view.number !== null) view.drawChart(view.range());
   });
+  listenToKeys(strips);
   addEventListener("resize", () => { strips.fill(); draw(); });
   addEventListener("beforeprint", () => { strips.fill(true); });
   addEventListener("afterprint", () => { strips.empty(); strips.fill(); });

@@ -26,7 +26,6 @@ class StreamView {
     this.report = report;
     this.strips = strips;
     this.number = null;
-    this.details = new Map();
     this.setRange = null;
     byId("log").addEventListener("change", () => this.drawChart(this.range()));
   }
@@ -42,9 +41,8 @@ class StreamView {
     byId("stream-title").textContent = this.report.source.cells.length > 1
       ? `${labelOf(stream)}, ${stream.cell}` : labelOf(stream);
     byId("stream-state").textContent = newestWords(stream);
-    if (!this.details.has(number)) this.details.set(number, await unpack(`stream-${number}`));
+    const { line } = await detailsOf(number);
     if (this.number !== opened) return;
-    const { line } = this.details.get(number);
     byId("log").checked = line !== null && isWide(line);
     this.drawLists();
     if (range) {
@@ -57,7 +55,7 @@ class StreamView {
   // The chart in one piece: lanes of alerts on top, then P99, KL and evidence over one time axis.
   async drawChart(range) {
     const chart = byId("chart");
-    const { line } = this.details.get(this.number);
+    const { line } = details.get(this.number);
     const Plotly = await loadPlotly();
     const lanes = lanesOf(this.report, this.number);
     const layout = this.layout(lanes, line !== null, range);
@@ -132,7 +130,7 @@ class StreamView {
 
   drawLists() {
     const { report, number } = this;
-    const { moves } = this.details.get(number);
+    const { moves } = details.get(number);
     const alerts = report.alerts.filter((a) => a.stream === number);
     const mutes = report.muted.filter((m) => m.stream === number);
     const causes = report.causes.filter((c) => c.stream === number);
@@ -278,8 +276,9 @@ function bands(report, number) {
 
 function bandLabels(report, number) {
   const facts = factsOf(report.streams[number], number, report);
+  const { start_s, end_s } = report.source;
   const label = (time_s, words, paint, shift) => ({
-    x: ms(time_s), y: 1, xref: "x", yref: "paper", yanchor: "bottom", xanchor: "left", yshift: shift, showarrow: false,
+    x: ms(time_s), y: 1, xref: "x", yref: "paper", yanchor: "bottom", xanchor: time_s > start_s + 0.9 * (end_s - start_s) ? "right" : "left", yshift: shift, showarrow: false,
     text: plain(words), font: { size: 12, color: paint },
   });
   const many = facts.episodes.length + facts.fired.length > 12;
@@ -334,7 +333,7 @@ function mutedTable(mutes) {
 
 function movesTable(moves) {
   if (!moves.length) return make("p", { class: "hint" }, "It was never set.");
-  const rows = moves.map((m) => make("tr", {}, cell(clock(m.time_s)), cell(`${short(m.previous_s)} → ${short(m.threshold_s)} s`), cell(m.why)));
+  const rows = moves.map((m) => make("tr", {}, cell(clock(m.time_s)), cell(m.previous_s === null ? `set to ${short(m.threshold_s)} s` : `${short(m.previous_s)} → ${short(m.threshold_s)} s`), cell(m.why)));
   const table = make("table", {}, heading(["When (UTC)"], ["Moved"], ["Why"]), make("tbody", {}, ...rows));
   return moves.length > 12 ? make("details", {}, make("summary", {}, `${moves.length} moves (the first ${moves.length})`), table) : table;
 }

@@ -4,6 +4,8 @@
 const ROW_HEIGHT = 24;
 const STRIP_HEIGHT = 18;
 const OVERSCAN = 6;
+const MOST_ROWS = 19;
+const LEAST_S = 10;
 
 class Strips {
   constructor(report, openStream) {
@@ -21,7 +23,9 @@ class Strips {
     this.onRange = () => {};
     this.viewport.addEventListener("scroll", () => this.fill());
     for (const id of ["search", "only", "sort"]) byId(id).addEventListener("input", () => this.choose());
-    byId("whole").addEventListener("click", () => this.zoom(this.whole, true));
+    const buttons = { whole: () => this.zoom(this.whole, true), "zoom-in": () => this.scale(0.5), "zoom-out": () => this.scale(2), earlier: () => this.scale(1, -0.5), later: () => this.scale(1, 0.5) };
+    for (const [id, act] of Object.entries(buttons)) byId(id).addEventListener("click", act);
+    new ResizeObserver(() => this.fill()).observe(this.viewport);
     this.choose();
   }
 
@@ -35,6 +39,7 @@ class Strips {
     byId("shown").textContent = this.order.length === this.facts.length
       ? plural(this.facts.length, "stream") : `${this.order.length} of ${plural(this.facts.length, "stream")}`;
     this.rows.style.height = `${this.order.length * ROW_HEIGHT}px`;
+    this.viewport.style.height = `${Math.min(MOST_ROWS, Math.max(1, this.order.length)) * ROW_HEIGHT}px`;
     this.viewport.scrollTop = 0;
     this.empty();
     this.fill();
@@ -82,7 +87,7 @@ class Strips {
     }, label, canvas, make("span", { class: "figure" }, ratio === null ? "" : `${short(ratio, 2)} ×`));
     row.addEventListener("click", () => { if (!this.dragged) this.openStream(number); });
     canvas.addEventListener("mousemove", (event) => this.hover(event, number));
-    canvas.addEventListener("mouseleave", hideTip);
+    canvas.addEventListener("mouseleave", () => { this.hovered = null; hideTip(); });
     canvas.addEventListener("pointerdown", (event) => this.drag(event, canvas));
     return row;
   }
@@ -92,10 +97,35 @@ class Strips {
     for (const [other, row] of this.live) row.setAttribute("aria-pressed", String(other === number));
   }
 
+  // Opens the stream that is so many rows further down.
+  async step(rows) {
+    const place = this.order.indexOf(this.chosen);
+    const next = Math.max(0, Math.min(this.order.length - 1, place < 0 ? 0 : place + rows));
+    if (!this.order.length || next === place) return;
+    const top = next * ROW_HEIGHT;
+    const { scrollTop, clientHeight } = this.viewport;
+    if (top < scrollTop) this.viewport.scrollTop = top;
+    else if (top + ROW_HEIGHT > scrollTop + clientHeight) this.viewport.scrollTop = top + ROW_HEIGHT - clientHeight;
+    this.fill();
+    this.live.get(this.order[next])?.focus({ preventScroll: true });
+    await this.openStream(this.order[next], null, false);
+  }
+
+  // Makes the time that is shown so many times as long around its middle, and moves it by a share of itself.
+  scale(times, share = 0) {
+    const [from_s, to_s] = this.range;
+    const middle_s = (from_s + to_s) / 2 + share * (to_s - from_s);
+    const half_s = Math.max(LEAST_S, (to_s - from_s) * times) / 2;
+    // Moved to an edge it keeps its length.
+    const shift_s = Math.max(0, this.whole[0] - middle_s + half_s) - Math.max(0, middle_s + half_s - this.whole[1]);
+    this.zoom([middle_s - half_s + shift_s, middle_s + half_s + shift_s], true);
+  }
+
   zoom(range, tell) {
     const [start_s, end_s] = this.whole;
     this.range = [Math.max(start_s, range[0]), Math.min(end_s, range[1])];
-    byId("whole").disabled = this.range[0] === start_s && this.range[1] === end_s;
+    const isWhole = this.range[0] === start_s && this.range[1] === end_s;
+    for (const id of ["whole", "zoom-out", "earlier", "later"]) byId(id).disabled = isWhole;
     this.redraw();
     if (tell) this.onRange(this.range);
   }
@@ -172,9 +202,8 @@ class Strips {
     return start_s + ((event.clientX - left) / width) * (end_s - start_s);
   }
 
-  hover(event, number) {
+  hover(event, number, canvas = event.currentTarget) {
     if (this.dragging) return;
-    const canvas = event.currentTarget;
     const at_s = this.timeAt(event, canvas);
     const slack_s = (3 / canvas.clientWidth) * (this.range[1] - this.range[0]);
     const fact = this.facts[number];
@@ -182,6 +211,10 @@ class Strips {
     const words = [`${labelOf(stream)}, ${clock(at_s)}`];
     const letter = letterAt(stream, at_s);
     words.push(letter ? STATES[letter].words : "no verdict");
+    this.hovered = event;
+    if (details.has(number)) words.push(...valuesAt(details.get(number).line, at_s));
+    // Currenttarget is gone by then: the words are made again for the same place.
+    else detailsOf(number).then(() => { if (this.hovered === event) this.hover(event, number, canvas); });
     for (const a of fact.fired.filter((a) => a.fired_s - slack_s <= at_s && at_s <= (a.resolved_s ?? this.whole[1]) + slack_s).slice(0, 4)) {
       words.push(`${a.severity} ${a.name} since ${clock(a.fired_s)}: ${a.words.summary ?? ""}`);
     }
