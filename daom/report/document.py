@@ -20,7 +20,7 @@ from daom.labels import Labelled, Recorded
 from daom.replay import Tally
 from daom.report.contest import Contest, Contestant
 from daom.report.rates import Rate, median_interval, observed_s, rate, share_interval
-from daom.report.said import MOST_LISTED, Said, Story, Stream, stream_of
+from daom.report.said import MOST_LISTED, Said, Story, Stream, in_time, stream_of
 from daom.report.timeline import STATES, Timeline
 
 FORMAT: Final = "daom.report/1"
@@ -82,8 +82,8 @@ def document(replayed: Replayed) -> dict[str, Any]:
         "labels": replayed.labels is not None,
         "episodes": [_episode(labelled) for labelled in episodes],
         "alerts": [_story(story, streams) for story in _in_order(base.stories.values())],
-        "muted": [_mute(mute, streams) for mute in base.mutes],
-        "causes": [_causes(trigger, streams) for trigger in base.causes],
+        "muted": [_mute(mute, streams) for mute in sorted(base.mutes, key=in_time)],
+        "causes": [_causes(trigger, streams) for trigger in sorted(base.causes, key=in_time)],
     }
     most = _buckets_each(len(contest.timelines))
     told["streams"] = [_stream(stream, contest, most) for stream in streams.numbers]
@@ -91,7 +91,12 @@ def document(replayed: Replayed) -> dict[str, Any]:
 
 
 def _in_order(stories: Iterable[Story]) -> list[Story]:
-    return sorted(stories, key=lambda story: (story.began_s, story.stream.cell))
+    return sorted(stories, key=_story_order)
+
+
+def _story_order(story: Story) -> tuple[Any, ...]:
+    stream = story.stream
+    return story.began_s, stream.cell, stream.engine or "", stream.signal or "", story.name
 
 
 def _order(config: Config) -> Any:

@@ -160,8 +160,13 @@ _Timed = TypeVar("_Timed", bound=Suppression | RcaTrigger | SloThreshold)
 
 def _first(some: list[_Timed], others: list[_Timed], most: int) -> list[_Timed]:
     joined = [*some, *others]
-    joined.sort(key=lambda output: output.event_time_s)
+    joined.sort(key=in_time)
     return joined[:most]
+
+
+def in_time(output: Output) -> tuple[float, str, str]:
+    """Return what outputs are sorted by: it does not depend on how a source is cut in parts."""
+    return output.event_time_s, output.cell, output.id
 
 
 def stream_of(output: Alert | Suppression | RcaTrigger) -> Stream:

@@ -3,7 +3,7 @@
 function card(what, number, more = "", kind = "") {
   return make("div", { class: "card" },
     make("div", { class: "what" }, what),
-    make("div", { class: `number ${kind}` }, number),
+    make("div", { class: `number ${kind} ${number.length > 9 ? "long" : ""}` }, number),
     make("div", { class: "more" }, more));
 }
 
@@ -117,7 +117,7 @@ function scoreCells(scores) {
   if (score.delay_limits_s) delay.append(under(`${score.delay_limits_s.map(duration).join(" to ")}`));
   if (delays.length > 1) delay.append(under(`${duration(Math.max(...delays))} at most`));
   const falsely = make("td", { class: "num" }, count(score.false_alarms));
-  if (score.false_a_week) falsely.append(under(`a week: ${rateWords(score.false_a_week)}`));
+  if (score.false_a_week) falsely.append(under(`${rateWords(score.false_a_week)} a week`));
   return [missed, delay, falsely];
 }
 
