@@ -48,7 +48,11 @@ class Fold:
     cells: dict[str, Cell] = field(default_factory=dict)
 
     def take(self, value: bytes | None, key: str | None, logged_s: float | None = None) -> Folded:
-        """Fold one value in. ``key`` is the cell that the log filed it under; None: its model's."""
+        """Fold one value in.
+
+        ``key`` is the cell that the log filed it under; None: what the value says itself, as one of
+        a recording may, and else its model's.
+        """
         try:
             record, faults = decode(
                 value,
@@ -65,7 +69,7 @@ class Fold:
     ) -> Folded:
         """Fold in a record that has been decoded, maybe for several folds; it is not changed."""
         try:
-            cell = self._cell_of(record, key)
+            cell = self._cell_of(record, record.source.cell if key is None else key)
         except MalformedRecord as error:
             return self.refuse(error, key)
         admitted = cell.admit(record)

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from daom.config import Config
 from daom.events import Alert, Cause, DriftVerdict, Output, RcaTrigger, Series, Suppression
 from daom.labels import Recorded
-from daom.replay import Tally
 from daom.report.contest import Contest, line_up
 from daom.report.document import Replayed
 
@@ -118,10 +117,9 @@ def replayed(outputs: Iterator[Output], end_s: float, pane_s: float = 10.0) -> R
     """Return a replay in which ``outputs`` were said under the default settings."""
     config = Config.model_validate({"time": {"pane_s": pane_s}})
     contest = Contest(line_up(config, []))
-    tally = Tally()
     for output in outputs:
         contest.note(contest.base, [output])
-        tally.records += 1
+        contest.tally.records += 1
     engines = {s.engine for s in contest.timelines if s.engine is not None}
     recorded = Recorded(name="month", start_s=T0, end_s=end_s, engines={"m": engines})
-    return Replayed(contest=contest, recorded=recorded, tally=tally)
+    return Replayed(contest=contest, recorded=recorded)

@@ -13,15 +13,19 @@ from typing import Any, BinaryIO, Final, TypeVar, get_args
 
 import click
 
-from daom.cli.options import Seconds, configured
+from connectors.contests import Interrupt, contested
+from connectors.replaying import Entry
+from connectors.sources import Source
+from daom.cli.options import EXIT_NOT_JUDGED, EXIT_STOPPED, Seconds, configured
+from daom.cli.reading import NONE_USABLE, Reading, gap_words, nothing_in, progress_bar, refresh
 from daom.cli.report_end import print_report
 from daom.config import Config, Preset
 from daom.errors import ConfigError, SinkUnavailable, SourceError
 from daom.labels import Label, Recorded, place, read_labels
-from daom.replay import Tally
-from daom.report.contest import Contest, ContestFold, Setting, line_up
+from daom.report.contest import Contest, Setting, line_up
 from daom.report.document import Labels, Replayed, document
 from daom.report.page import Pieces, page
+from daom.span import Span
 
 _HTML: Final = (".html", ".htm")
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -122,70 +126,77 @@ class Reporting:
     fit the source.
     """
 
-    source: str
+    path: Path
     options: ReportOptions
     contest: Contest
     labels: Sequence[Label] | None
     pieces: Pieces | None
-    parts: list[Contest] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
     @classmethod
-    def begin(cls, source: str, options: ReportOptions, config: Config) -> Reporting:
+    def begin(cls, options: ReportOptions, config: Config) -> Reporting:
         """Read all that is needed beside the source.
 
         Raises:
-            ConfigError: If a configuration or the label file is wrong.
+            ConfigError: If a configuration or the label file is wrong, or the report has no place.
+            SinkUnavailable: If it cannot be written there now.
         """
         assert options.path is not None
         labels = None if options.labels_path is None else read_labels(options.labels_path)
         contest = Contest(line_up(config, list(_others(options, config))))
         pieces = page_pieces() if options.path.suffix in _HTML else None
-        return cls(source, options, contest, labels, pieces)
+        # Found out now, not after an hour.
+        with whole_file(options.path):
+            pass
+        return cls(options.path, options, contest, labels, pieces)
 
-    def fold(self) -> ContestFold:
-        """Return a fold for one part of the source: a recording, or a partition."""
-        part = self.contest.part()
-        self.parts.append(part)
-        return part.open()
+    def read(self, reading: Reading, config: Config, jobs: int | None) -> bool:
+        """Fold the source; return whether it was read to its end, and not stopped before."""
+        shown = progress_bar(reading, hidden=False)
+        parts: dict[int, Contest] = {}
+        settings = [contestant.setting for contestant in self.contest.contestants]
+        with (
+            Interrupt() as interrupt,
+            contested(reading.source, config, settings, interrupt, jobs) as items,
+            shown as progress,
+        ):
+            for number, told in items:
+                if isinstance(told, Contest):
+                    parts[number] = told
+                    continue
+                reading.note(number, told)
+                refresh(progress, reading)
+                for entry in told.entries:
+                    _print_faults(entry)
+        for _, part in sorted(parts.items()):
+            self.contest.absorb(part)
+        if interrupt.asked:
+            self.warnings.append(f"The replay was stopped before its end: {reading.stopped()}.")
+        for why in self.contest.broken_off:
+            self.warnings.append(f"The source could not be read to its end: {why}")
+        self.warnings.extend(gap_words(reading.gaps))
+        return not interrupt.asked
 
-    @contextlib.contextmanager
-    def written(self, tally: Tally) -> Iterator[None]:
-        """Write the report once the replay that is done inside has ended.
+    def write(self, recorded: Recorded) -> ConfigError | None:
+        """Write the report, and say in a few lines what it shows.
 
-        A source that breaks off, and a replay that is stopped, are reported as far as they came.
-        Labels that do not fit are left out. The report says so, and all are errors all the same.
+        Labels that do not fit the source are left out, and the report says so.
+
+        Returns:
+            What is wrong with the labels, if anything is.
 
         Raises:
-            ConfigError: If the report has no place to be in, or a label does not fit.
-            SinkUnavailable: If it cannot be written there now.
-            SourceError, KeyboardInterrupt: As the replay raised it.
+            SinkUnavailable: If it cannot be written.
         """
-        assert self.options.path is not None
-        # Found out now, not after an hour.
-        with whole_file(self.options.path):
-            pass
-        failed: BaseException | None = None
-        try:
-            yield
-        except SourceError as error:
-            failed = error
-            self.warnings.append(f"The source could not be read to its end: {error}")
-        except KeyboardInterrupt as error:
-            failed = error
-            self.warnings.append("The replay was stopped before the end of the source.")
-        for part in self.parts:
-            self.contest.absorb(part)
-        recorded = self.contest.recorded(self.source)
-        if recorded is not None and tally.records:
-            told, unfit = self._told(recorded, tally)
-            self._write(self.options.path, told)
-            print_report(told, self.options.path)
-            failed = failed or unfit
-        if failed is not None:
-            raise failed
+        told, unfit = self._told(recorded)
+        pieces = self.pieces
+        text = json.dumps(told, allow_nan=False) if pieces is None else page(told, pieces)
+        with whole_file(self.path) as file:
+            file.write(text.encode())
+        print_report(told, self.path)
+        return unfit
 
-    def _told(self, recorded: Recorded, tally: Tally) -> tuple[dict[str, Any], ConfigError | None]:
+    def _told(self, recorded: Recorded) -> tuple[dict[str, Any], ConfigError | None]:
         """Return the report, and what is wrong with the labels, if anything is."""
         labels, unfit = None, None
         try:
@@ -197,18 +208,11 @@ class Reporting:
             Replayed(
                 contest=self.contest,
                 recorded=recorded,
-                tally=tally,
                 labels=labels,
                 warnings=self.warnings,
             )
         )
         return told, unfit
-
-    def _write(self, path: Path, told: dict[str, Any]) -> None:
-        pieces = self.pieces
-        text = json.dumps(told, allow_nan=False) if pieces is None else page(told, pieces)
-        with whole_file(path) as file:
-            file.write(text.encode())
 
     def _placed(self, recorded: Recorded) -> Labels | None:
         if self.labels is None:
@@ -216,6 +220,46 @@ class Reporting:
         placed = place(self.labels, [recorded], self.contest.config.signals)
         self.warnings.extend(placed.warnings)
         return Labels(episodes=placed.episodes[0], grace_s=self.options.grace_s)
+
+
+def write_report(
+    source: Source, options: ReportOptions, config: Config, span: Span, jobs: int | None
+) -> int:
+    """Replay ``source``, and write a report of as much of it as could be read.
+
+    Returns:
+        The exit code: 0, 3 if there was nothing to judge, or that of a command that was stopped.
+
+    Raises:
+        ConfigError: As ``Reporting.begin`` says, or if a label does not fit.
+        SinkUnavailable: If the report cannot be written, or no broker answers.
+        SourceError: If the source broke off.
+    """
+    reporting = Reporting.begin(options, config)
+    reading = Reading(source)
+    is_whole = reporting.read(reading, config, jobs)
+    contest = reporting.contest
+    recorded = contest.recorded(source.name)
+    unfit = reporting.write(recorded) if recorded is not None else None
+    for kind, count in sorted(contest.tally.faults.items()):
+        click.echo(f"could not be used: {count} x {kind}", err=True)
+    if contest.broken_off:
+        raise SourceError("\n".join(contest.broken_off))
+    if unfit is not None:
+        raise unfit
+    if not is_whole:
+        click.echo(f"daom: stopped; {reading.stopped()}", err=True)
+        return EXIT_STOPPED
+    if recorded is None:
+        why = "" if contest.tally.faults else nothing_in(source, span)
+        click.echo(f"daom: {why or source.name + NONE_USABLE}", err=True)
+        return EXIT_NOT_JUDGED
+    return 0
+
+
+def _print_faults(entry: Entry) -> None:
+    for kind, reason in entry.faults:
+        click.echo(f"{entry.where}: {kind}: {reason}", err=True)
 
 
 def _others(options: ReportOptions, config: Config) -> Iterator[Setting]:

@@ -21,6 +21,7 @@ from daom.fold import Fold, Folded
 from daom.heard import Survey, recorded_of
 from daom.labels import Recorded
 from daom.presets import cell_settings
+from daom.replay import Tally
 from daom.report.said import Said, Stream
 from daom.report.static import StaticWatch
 from daom.report.timeline import Timeline
@@ -83,6 +84,9 @@ class Contest:
 
     Args:
         settings: As ``line_up`` returns them.
+
+    Attributes:
+        broken_off: Why a part of the source could not be read to its end, in words.
     """
 
     def __init__(self, settings: Sequence[Setting]) -> None:
@@ -92,7 +96,9 @@ class Contest:
         self.timelines: dict[Stream, Timeline] = {}
         self.models: dict[str, str] = {}
         self.slos: dict[tuple[str, str], Slo] = {}
+        self.tally = Tally()
         self.lines = 0
+        self.broken_off: list[str] = []
 
     @property
     def base(self) -> Contestant:
@@ -123,7 +129,9 @@ class Contest:
         self.models.update(part.models)
         self.slos.update(part.slos)
         self.surveys.extend(part.surveys)
+        self.tally.absorb(part.tally)
         self.lines += part.lines
+        self.broken_off.extend(part.broken_off)
 
     def recorded(self, name: str) -> Recorded | None:
         """Return what the source holds; None if it held no telemetry."""
@@ -194,6 +202,7 @@ class ContestFold:
                 self._scout(folded.outputs)
             if fold is first:
                 found = folded
+        contest.tally.note(found)
         return found
 
     def _scout(self, outputs: Sequence[Output]) -> None:

@@ -17,7 +17,6 @@ from daom.evaluate import ALARM_KINDS, AlarmKind, Case, Rules, Score, judge, sou
 from daom.events import DriftVerdict, RcaTrigger, SloThreshold, Suppression
 from daom.heard import Heard
 from daom.labels import Labelled, Recorded
-from daom.replay import Tally
 from daom.report.contest import Contest, Contestant
 from daom.report.rates import Rate, median_interval, observed_s, rate, share_interval
 from daom.report.said import MOST_LISTED, Said, Story, Stream, in_time, stream_of
@@ -50,7 +49,6 @@ class Replayed:
 
     contest: Contest
     recorded: Recorded
-    tally: Tally
     labels: Labels | None = None
     warnings: Sequence[str] = ()
 
@@ -125,7 +123,7 @@ def _left_out(said: Said) -> Iterator[str]:
 
 
 def _source(replayed: Replayed) -> dict[str, Any]:
-    contest, recorded, tally = replayed.contest, replayed.recorded, replayed.tally
+    contest, recorded, tally = replayed.contest, replayed.recorded, replayed.contest.tally
     engines: dict[str, set[str]] = {}
     for stream in contest.timelines:
         of_cell = engines.setdefault(stream.cell, set())

@@ -206,7 +206,7 @@ def test_ctrl_c_leaves_a_report_of_what_was_read(tmp_path):
     assert process.returncode == 130
     assert b"Traceback" not in said
     assert 0 < told["source"]["records"] <= MANY_LINES
-    assert told["warnings"] == ["The replay was stopped before the end of the source."]
+    assert told["warnings"][0].startswith("The replay was stopped before its end: partial result")
 
 
 # Disks

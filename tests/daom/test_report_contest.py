@@ -68,7 +68,7 @@ def of(contest, name):
 def told_of(contest):
     recorded = contest.recorded("story")
     assert recorded is not None
-    return document(Replayed(contest=contest, recorded=recorded, tally=Tally(records=1)))
+    return document(Replayed(contest=contest, recorded=recorded))
 
 
 def outputs_alone(values, config):
