@@ -3,6 +3,8 @@
 
 // Plotly takes some HTML in its words: what is shown is text.
 const plain = (words) => String(words).replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
+// As much of it as is read at a glance, in lines that leave something of the chart to be seen.
+const folded = (words) => plain(words).replace(/(.{40,60}) /g, "$1<br>");
 const key = (paint, words) => `<span style="color:${colour(paint)}">${words}</span>`;
 const ms = (time_s) => time_s * 1000;
 const MOST_BANDS = 200;
@@ -103,6 +105,7 @@ class StreamView {
       hovermode: "x unified", hoversubplots: "axis",
       hoverlabel: { bgcolor: colour("ground"), bordercolor: colour("line"), font: { color: colour("text"), size: 12.5 }, namelength: -1 },
       showlegend: false,
+      modebar: { bgcolor: "rgba(0,0,0,0)", color: colour("quiet"), activecolor: colour("accent") },
       xaxis: {
         ...axis, type: "date", range: range.map(ms), anchor: hasLine ? "y4" : "y", showspikes: true, spikemode: "across",
         spikethickness: 1, spikecolor: colour("quiet"), spikedash: "dot", hoverformat: "%Y-%m-%d %H:%M:%S",
@@ -190,7 +193,7 @@ function laneTraces(report, number, lanes) {
 function bar(y, from_s, to_s, words, paint, width) {
   return {
     type: "scatter", mode: "lines", x: [ms(from_s), ms(to_s)], y: [y, y], line: { color: paint, width },
-    text: [plain(words), plain(words)], hovertemplate: "%{text}<extra></extra>", xaxis: "x", yaxis: "y",
+    text: [folded(words), folded(words)], hovertemplate: "%{text}<extra></extra>", xaxis: "x", yaxis: "y",
   };
 }
 
@@ -206,7 +209,7 @@ function muteMarks(mutes, y) {
   return {
     type: "scatter", mode: "markers", x: mutes.map((m) => ms(m.time_s)), y: mutes.map(() => y), xaxis: "x", yaxis: "y",
     marker: { symbol: "triangle-down", size: 11, color: colour("mute") },
-    text: mutes.map((m) => plain(`muted ${m.name}: ${m.rule}: ${m.why}`)), hovertemplate: "%{text}<extra></extra>",
+    text: mutes.map((m) => folded(`muted ${m.name}: ${m.rule}: ${m.why}`)), hovertemplate: "%{text}<extra></extra>",
   };
 }
 
@@ -228,7 +231,7 @@ function lineTraces(report, number, line) {
   if (fixed) {
     const from_s = fixed.since_s ?? report.source.start_s;
     traces.push({
-      ...common, yaxis: "y2", x: [ms(from_s), ms(report.source.end_s)], y: [fixed.limit_s, fixed.limit_s],
+      ...common, yaxis: "y2", y: cut(line.time_s.map((time_s) => (time_s + line.width_s >= from_s ? fixed.limit_s : null))),
       line: { color: colour("quiet"), width: 1.4, dash: "dot" }, hovertemplate: unit("static threshold"),
     });
   }
