@@ -318,9 +318,7 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
         if not is_empty:
             written.replace(goal)
     except OSError as error:
-        raise SinkUnavailable(
-            f"{path}: cannot be written: {error.strerror or error}; what was there is as it was"
-        ) from error
+        raise SinkUnavailable(f"{path}: cannot be written: {error.strerror or error}") from error
     finally:
         if is_replaced:
             with contextlib.suppress(OSError):

@@ -76,6 +76,12 @@ function median(numbers) {
 const engineOf = (stream) => stream.engine ?? (stream.signal ? "all engines" : "the cell");
 const labelOf = (stream) => `${stream.signal ?? "presence"} of ${engineOf(stream)}`;
 
+// With the cell, where there are several.
+function placeOf(report, number) {
+  const stream = report.streams[number];
+  return report.source.cells.length > 1 ? `${labelOf(stream)}, ${stream.cell}` : labelOf(stream);
+}
+
 function mutedWords(muted) {
   const rules = Object.entries(muted);
   return rules.length ? rules.map(([rule, n]) => `${n} ${rule.replaceAll("_", " ")}`).join(", ") : "none";

@@ -168,7 +168,7 @@ function drawPages(canvas, setting, report, openStream) {
   };
   canvas.onmousemove = (event) => {
     const found = near(event).slice(0, 6).map((a) =>
-      `${clock(a[1])} ${a[3]}: ${labelOf(report.streams[a[0]])}${a[2] ? `, resolved after ${duration(a[2] - a[1])}` : ""}`);
+      `${clock(a[1])} ${a[3]}: ${placeOf(report, a[0])}${a[2] ? `, resolved after ${duration(a[2] - a[1])}` : ""}`);
     if (found.length) showTip(event, found.join("\n"));
     else hideTip();
   };

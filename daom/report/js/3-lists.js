@@ -10,7 +10,7 @@ function drawAlerts(report, openStream, shown = 50) {
       cell(clock(alert.fired_s)),
       cell(alert.resolved_s ? duration(alert.resolved_s - alert.fired_s) : "not resolved", "num"),
       cell(alert.severity, alert.severity === "critical" ? "bad" : ""), cell(alert.name),
-      cell(labelOf(report.streams[alert.stream])),
+      cell(placeOf(report, alert.stream)),
       make("td", {}, alert.words.summary ?? "", make("div", { class: "small" }, attributionWords(alert.attribution))));
   });
   const names = [["Fired (UTC)"], ["Lasted", "num"], ["Severity"], ["Alert"], ["Of"], ["What it said"]];
@@ -42,7 +42,7 @@ function drawMuted(report, openStream) {
     const rows = own.slice(0, MOST_OF_A_RULE).map((m) => {
       const open = () => openStream(m.stream, [m.time_s, m.until_s ?? m.time_s]);
       return make("tr", { class: "link", tabindex: 0, onclick: open, onkeydown: (e) => { if (e.key === "Enter") open(); } },
-        cell(clock(m.time_s)), cell(m.name), cell(labelOf(report.streams[m.stream])),
+        cell(clock(m.time_s)), cell(m.name), cell(placeOf(report, m.stream)),
         make("td", {}, m.why, m.until_s ? make("div", { class: "small" }, `until ${clock(m.until_s)}`) : null));
     });
     if (n > rows.length) rows.push(make("tr", {}, make("td", { colspan: 4, class: "small" }, `and ${count(n - rows.length)} more`)));

@@ -40,8 +40,7 @@ class StreamView {
     const opened = (this.number = number);
     this.strips.mark(number);
     const stream = this.report.streams[number];
-    byId("stream-title").textContent = this.report.source.cells.length > 1
-      ? `${labelOf(stream)}, ${stream.cell}` : labelOf(stream);
+    byId("stream-title").textContent = placeOf(this.report, number);
     byId("stream-state").textContent = newestWords(stream);
     const { line } = await detailsOf(number);
     if (this.number !== opened) return;
