@@ -7,6 +7,7 @@ delivered: one before the position is skipped, and a gap before a record is read
 from __future__ import annotations
 
 from collections.abc import Iterable
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -47,6 +48,7 @@ class PartitionFold:
         fold: Its cells.
         position: The next offset to fold.
         partitions: Partitions of the topic, kept in every checkpoint.
+        heard: The next offset that the partition itself has not heard of.
     """
 
     number: int
@@ -54,17 +56,21 @@ class PartitionFold:
     position: int
     partitions: int
     progress: dict[str, Progress] = field(default_factory=dict)
+    heard: int = 0
 
     def take(self, record: LogRecord, now_s: float) -> Folded | None:
-        """Fold one record in; None if it has been folded already. ``now_s`` is monotonic."""
+        """Fold one record in; None if nothing of it is new. ``now_s`` is monotonic."""
         if record.offset < self.position:
             return None
         self.position = record.offset + 1
+        is_new = record.offset >= self.heard
         key = record.key.decode(errors="replace") if record.key is not None else None
         known = self.progress.get(key or "")
         if known is not None and record.offset < known.offset:
-            return None
-        folded = self.fold.take(record.value, key or "", record.timestamp_s)
+            overheard = (record.value, key or "", record.timestamp_s)
+            said = self.fold.overhear(*overheard) if is_new else []
+            return Folded(None, said, ()) if said else None
+        folded = self.fold.take(record.value, key or "", record.timestamp_s, at_door=is_new)
         if key is not None and (folded.record is not None or folded.noted):
             if known is None:
                 known = self.progress[key] = Progress(0, 0, now_s)
@@ -76,7 +82,8 @@ class PartitionFold:
 
     def restore(self, marker: Marker, checkpoints: Iterable[Checkpoint], now_s: float) -> None:
         """Let the cells go on from their checkpoints, and the partition from ``marker``."""
-        self.position = marker.offset
+        self.position = self.heard = marker.offset
+        self.fold.door.state = marker.door
         for checkpoint in checkpoints:
             offset = checkpoint.offset
             self.fold.restore(checkpoint.cell, checkpoint.model, checkpoint.state)
@@ -94,6 +101,7 @@ class PartitionFold:
             offset=self.position,
             partitions=self.partitions,
             cells={name: known.offset for name, known in self.progress.items()},
+            door=deepcopy(self.fold.door.state),
         )
 
     def saved(self) -> None:

@@ -105,7 +105,7 @@ def _topic_items(name: str, config: Config, tally: Tally) -> Iterator[Output | F
             async for record in records:
                 fold = folds.get(record.partition)
                 if fold is None:
-                    fold = Fold(settings, config.worker.max_message_bytes)
+                    fold = Fold(settings, config.worker.max_message_bytes, record.partition)
                     folds[record.partition] = fold
                 where = f"{topic} partition {record.partition} offset {record.offset}"
                 key = (record.key or b"").decode(errors="replace")

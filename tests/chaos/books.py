@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 
 from aiokafka import ConsumerRecord
 
@@ -51,7 +51,8 @@ class Expected:
         self._tail = Tail(client, topics.telemetry)
         self._topics = topics
         settings, max_bytes = cell_settings(config), config.worker.max_message_bytes
-        self._folds: dict[int, Fold] = defaultdict(lambda: Fold(settings, max_bytes))
+        self._new_fold = partial(Fold, settings, max_bytes)
+        self._folds: dict[int, Fold] = {}
         self.outputs: dict[str, bytes] = {}
         self.dead_letters: set[bytes] = set()
         self.firing: dict[str, dict[str, str]] = {}
@@ -60,9 +61,9 @@ class Expected:
         """Take what has been added to the topic."""
         for record in self._tail.new():
             key = "" if record.key is None else record.key.decode(errors="replace")
-            folded = self._folds[record.partition].take(
-                record.value, key, record.timestamp / 1_000.0
-            )
+            number = record.partition
+            fold = self._folds.setdefault(number, self._new_fold(number))
+            folded = fold.take(record.value, key, record.timestamp / 1_000.0)
             if folded.faults:
                 where = (self._topics.telemetry, record.partition, record.offset)
                 self.dead_letters.add(dead_letter_key(*where))
