@@ -184,8 +184,8 @@ def test_a_mistake_is_one_line_at_once_and_no_secret(
 
 REFUSED = {
     "worker": (["worker"], "join the group daom-worker: it needs Read on it"),
-    "topics": (["topics", "create"], "Authorization failed"),
-    "play": (["play", RECORDING], "TopicAuthorizationFailedError"),
+    "topics": (["topics", "create"], "It needs Create on the topic"),
+    "play": (["play", RECORDING], "it lacks Write on topic test-"),
 }
 
 
