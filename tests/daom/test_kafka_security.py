@@ -80,7 +80,8 @@ def mutual_tls(broker, prefix, certificate):
         bootstrap_servers=broker.secured_servers("TLS"),
         security_protocol="SSL",
         ssl_cert_file=str(certificate.cert_file),
-        ssl_key_file=str(certificate.key_file),
+        ssl_key_file=str(certificate.encrypted(SECRET)),
+        ssl_key_password=SECRET,
         **no_password,
     )
 
