@@ -92,7 +92,7 @@ def test_an_alert_goes_with_a_certificate_and_without_one_it_is_told(mutual, own
     settings = {"tls_ca_file": own.cert_file}
 
     send(mutual, settings | {"tls_cert_file": own.cert_file, "tls_key_file": own.key_file})
-    with pytest.raises(SinkUnavailable, match="certificate required|bad certificate"):
+    with pytest.raises(SinkUnavailable, match=r"certificate required|bad certificate"):
         send(mutual, settings)
 
 
