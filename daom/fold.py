@@ -69,23 +69,45 @@ class Fold:
 
         Args:
             value: As it came from the log.
-            key: The cell that the log filed it under; None: its model's.
+            key: The cell that the log filed it under; None: what the value says itself, as one of a
+                recording may, and else its model's.
             logged_s: When the log took it, if the log says.
             at_door: False where the partition has heard it before, and only its cell has not.
         """
         try:
-            decoded = self._decode(value, logged_s)
+            record, faults = self._decode(value, logged_s)
         except MalformedRecord as error:
-            name = error.model if key is None else key
-            said = self.door.refused(error, name, logged_s) if at_door else []
-            return Folded(None, said, (error,), noted=self._note(error, name))
-        folded = self._step(decoded, key)
-        if at_door:
-            refused = next((f for f in folded.faults if f.limit == "cells"), None)
-            said = self.door.passed(decoded.record, _cell_name(decoded.record, key), refused)
-            if said:
-                return folded._replace(outputs=[*folded.outputs, *said])
-        return folded
+            return self.refuse(error, key, logged_s, at_door=at_door)
+        return self.take_record(record, faults, key, at_door=at_door)
+
+    def take_record(
+        self,
+        record: Record,
+        faults: Sequence[MalformedRecord],
+        key: str | None,
+        *,
+        at_door: bool = True,
+    ) -> Folded:
+        """Fold in a record that has been decoded, maybe for several folds; it is not changed."""
+        folded = self._step(record, faults, key)
+        if not at_door:
+            return folded
+        refused = next((fault for fault in folded.faults if fault.limit == "cells"), None)
+        said = self.door.passed(record, _cell_name(record, key), refused)
+        return folded._replace(outputs=[*folded.outputs, *said]) if said else folded
+
+    def refuse(
+        self,
+        fault: MalformedRecord,
+        key: str | None,
+        logged_s: float | None = None,
+        *,
+        at_door: bool = True,
+    ) -> Folded:
+        """Take note of a value that could not be decoded; the rest is as ``take`` has it."""
+        name = fault.model if key is None else key
+        said = self.door.refused(fault, name, logged_s) if at_door else []
+        return Folded(None, said, (fault,), noted=self._note(fault, name))
 
     def overhear(self, value: bytes | None, key: str, logged_s: float | None) -> list[Output]:
         """Let the partition hear a value that its cell has folded before; return what is due."""
@@ -103,9 +125,8 @@ class Fold:
             limits=self.settings.limits,
         )
 
-    def _step(self, decoded: Decoded, key: str | None) -> Folded:
+    def _step(self, record: Record, faults: Sequence[MalformedRecord], key: str | None) -> Folded:
         """Let the cell of a record take what there is room for."""
-        record, faults = decoded
         try:
             cell = self._cell_of(record, _cell_name(record, key))
         except MalformedRecord as error:
@@ -148,6 +169,12 @@ class Fold:
             cell = self.cells[name] = Cell(name, model, self.settings)
         return cell
 
+    def resettle(self, name: str, settings: CellSettings) -> None:
+        """Let a cell, if it is there, go on under ``settings``, with all that it remembers."""
+        cell = self.cells.get(name)
+        if cell is not None:
+            self.cells[name] = Cell(name, cell.model, settings, cell.state)
+
     def restore(self, name: str, model: str, state: CellState) -> None:
         """Let a cell go on from ``state``."""
         self.cells[name] = Cell(name, model, self.settings, state)
@@ -158,7 +185,8 @@ class Fold:
 
 
 def _cell_name(record: Record, key: str | None) -> str:
-    return record.source.model if key is None else key
+    named = record.source.cell if key is None else key
+    return record.source.model if named is None else named
 
 
 def add_counts(counts: Iterable[dict[str, int]]) -> dict[str, int]:

@@ -25,13 +25,16 @@ from connectors.kafka import (
     read_topic,
     wait_for_broker,
 )
+from connectors.ranges import log_record
 from connectors.rights import Right
 from connectors.status_server import Page, as_json, serving
 from daom.config import Config
 from daom.errors import ConfigError, DaomError, SinkUnavailable
 from daom.logs import LOGGING
 from daom.presets import cell_settings
+from daom.replay import LogRecord
 from daom.topics import Topics
+from daom.warm_up import warm_up
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -68,6 +71,8 @@ def run_worker(config: Config) -> None:
         if config.worker.metrics_port:
             stack.enter_context(_status(config, watch, metrics, registry))
         partitions = asyncio.run(_telemetry_partitions(config))
+        watch.membership.enter("starting", "it compiles its formulas")
+        warm_up()
         watch.membership.enter("starting", f"it joins the group {config.kafka.group}")
         data_dir = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="daom-worker-")))
         app = _app(config, partitions, data_dir, watch, metrics, failures)
@@ -193,8 +198,6 @@ def _stop_in_time() -> None:
 
 
 def _reader(config: Config) -> Any:
-    from streams.partition import LogRecord  # noqa: PLC0415
-
     async def read(
         topic: str, partition: int, start: int | None
     ) -> AsyncGenerator[LogRecord, None]:
@@ -206,8 +209,7 @@ def _reader(config: Config) -> Any:
         )
         async with aclosing(records):
             async for record in records:
-                stamp_s = record.timestamp / 1_000.0
-                yield LogRecord(record.offset, record.key, record.value, stamp_s)
+                yield log_record(record)
 
     return read
 

