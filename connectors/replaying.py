@@ -207,7 +207,8 @@ def _elsewhere(
 
 
 def _folded(config: Config, part: Part) -> Generator[Chunk, None, None]:
-    return chunks(part, Fold(cell_settings(config), config.worker.max_message_bytes))
+    max_bytes = config.worker.max_message_bytes
+    return chunks(part, Fold(cell_settings(config), max_bytes, part.partition))
 
 
 def _merged(

@@ -53,10 +53,13 @@ class Part(Protocol):
     Attributes:
         name: What a person calls it.
         size: How much it holds, in ``unit``; 0: nobody knows.
+        partition: Of its topic; None: it is of no topic.
     """
 
     @property
     def name(self) -> str: ...
+    @property
+    def partition(self) -> int | None: ...
     @property
     def size(self) -> int: ...
     @property
@@ -158,6 +161,7 @@ class FilePart:
     times: Times
 
     unit: Literal["bytes"] = "bytes"
+    partition: None = None
 
     @property
     def size(self) -> int:

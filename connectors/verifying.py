@@ -97,7 +97,7 @@ def published_of(
     config: Config, part: TopicPart, done: Done | None = None
 ) -> Generator[Step, None, None]:
     """Yield of each record of ``part``, in a fold of its own, what a worker publishes."""
-    fold = Fold(cell_settings(config), config.worker.max_message_bytes)
+    fold = Fold(cell_settings(config), config.worker.max_message_bytes, part.partition)
     topics = Topics(config.kafka.topic_prefix)
     with closing(part.log(done)) as records:
         for record in records:

@@ -53,7 +53,7 @@ class Cell:
         self.state = CellState() if state is None else state
         self._settings = settings
         self._grid = PaneGrid(settings.pane_s)
-        self._desk = AlertDesk(name, model, settings.alerts)
+        self._desk = AlertDesk(name, {"model": model}, settings.alerts)
 
     def admit(self, record: Record) -> Admitted:
         """Return what of ``record`` there is room for, to be stepped; note what there is not."""

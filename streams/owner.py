@@ -164,7 +164,7 @@ class Owner:
 
     async def _load(self, number: int) -> PartitionFold:
         fold = PartitionFold(
-            number, Fold(self._settings, self._max_message_bytes), 0, self._partitions
+            number, Fold(self._settings, self._max_message_bytes, number), 0, self._partitions
         )
         marker, saved = Marker(offset=0, partitions=self._partitions, cells={}), {}
         async with aclosing(self._ports.read(self._topics.checkpoints, number, None)) as records:

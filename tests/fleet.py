@@ -51,9 +51,11 @@ def several_cells(models: Collection[str], until_s: float = 1_764_001_500.0) -> 
     return [Line(number, encode_json(r)) for number, r in enumerate(merged, start=1)]
 
 
-def said_by_replay(lines: Collection[Line], config: Config | None = None) -> dict[str, bytes]:
-    """Return what a replay of ``lines`` says, by id."""
-    fold = Fold(cell_settings(config or Config()))
+def said_by_replay(
+    lines: Collection[Line], config: Config | None = None, partition: int | None = None
+) -> dict[str, bytes]:
+    """Return what a replay of ``lines`` says, by id; they may be all of one partition."""
+    fold = Fold(cell_settings(config or Config()), partition=partition)
     values = (Sourced(f"line {line.number}", line.value) for line in lines)
     said = [o for o in replay(values, fold, Tally()) if not isinstance(o, Fault)]
     by_id = {output.id: encode_output(output) for output in said}

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 
 from aiokafka import ConsumerRecord
 
@@ -57,7 +57,8 @@ class Books:
         self._tail = Tail(client, topics.telemetry)
         self._topics, self._config = topics, config
         settings, max_bytes = cell_settings(config), config.worker.max_message_bytes
-        self._folds: dict[int, Fold] = defaultdict(lambda: Fold(settings, max_bytes))
+        self._new_fold = partial(Fold, settings, max_bytes)
+        self._folds: dict[int, Fold] = {}
         self._right = Rows(topics.said)
         self._written = Written(client, topics)
         self.firing: dict[str, dict[str, str]] = {}
@@ -88,7 +89,8 @@ class Books:
         return "\n".join(told(explain(self._config, parts, *rows, self.found.first)))
 
     def _take(self, partition: int, record: LogRecord) -> None:
-        folded = self._folds[partition].take(record.value, record.cell, record.timestamp_s)
+        fold = self._folds.setdefault(partition, self._new_fold(partition))
+        folded = fold.take(record.value, record.cell, record.timestamp_s)
         telemetry = self._topics.telemetry
         for message in published(self._topics, telemetry, partition, record, folded):
             self._right.add(message, partition, record.offset, record.timestamp_s or 0.0)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from tests.chaos.faults import FAULTS, Fault
+from connectors.embedded_broker import EmbeddedBroker
+from tests.chaos.faults import FAULTS, ON_ANY_BROKER, Fault
 from tests.chaos.scene import Scene
-from tests.chaos.stream import slices
+from tests.chaos.stream import MODELS, slices
+from tests.kafka_servers import RealKafka
 
 SLICE_S = 60.0
 
@@ -38,15 +40,19 @@ class Round(NamedTuple):
     took_s: float
 
 
-def shuffled(rng: np.random.Generator, rounds: int) -> Iterator[Fault]:
+def shuffled(
+    rng: np.random.Generator, rounds: int, faults: Sequence[Fault] = FAULTS
+) -> Iterator[Fault]:
     """Yield ``rounds`` faults: all of them in some order, and again in another one."""
     while rounds > 0:
-        for number in rng.permutation(len(FAULTS))[:rounds].tolist():
-            yield FAULTS[number]
-        rounds -= len(FAULTS)
+        for number in rng.permutation(len(faults))[:rounds].tolist():
+            yield faults[number]
+        rounds -= len(faults)
 
 
-def rounds(folder: Path, seed: int, number_of_rounds: int) -> Iterator[Round]:
+def rounds(
+    folder: Path, seed: int, number_of_rounds: int, *, embedded: bool = False
+) -> Iterator[Round]:
     """Yield what came of each round; the first that went wrong is the last.
 
     Before the faults begin, references are learned, so that there are verdicts to lose.
@@ -55,14 +61,18 @@ def rounds(folder: Path, seed: int, number_of_rounds: int) -> Iterator[Round]:
         folder: Where the servers' data and all logs go.
         seed: Of the faults, their moments and what they leave open.
         number_of_rounds: How many, at most.
+        embedded: On the embedded broker, with those faults that leave the broker alone.
     """
     rng = np.random.default_rng(seed)
-    faults = shuffled(rng, number_of_rounds)
-    with Scene(folder, rng) as scene:
-        telemetry = slices(SLICE_S)
+    faults = shuffled(rng, number_of_rounds, ON_ANY_BROKER if embedded else FAULTS)
+    broker = EmbeddedBroker() if embedded else RealKafka(folder / "kafka")
+    with Scene(folder, rng, broker) as scene:
+        telemetry = slices(SLICE_S, MODELS[:3] if embedded else MODELS)
         scene.play([line for _ in range(12) for line in next(telemetry)])
         for number, (fault, lines) in enumerate(zip(faults, telemetry, strict=False), start=1):
             began_s = time.monotonic()
+            if embedded:
+                scene.settle()
             fault.happen(scene, lines)
             wrong = scene.disagreement()
             if not wrong and number == number_of_rounds:
