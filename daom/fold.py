@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from daom.cell import CellSettings, CellState
-from daom.codec import DEFAULT_MAX_BYTES, decode
+from daom.codec import DEFAULT_MAX_BYTES, Decoded, decode
 from daom.errors import MalformedRecord
 from daom.events import Output, Record, is_cell_of
 from daom.limits import LIMIT_WORDS
@@ -25,12 +25,14 @@ class Folded(NamedTuple):
     Attributes:
         record: None where nothing of it could be used,
         noted: but a cell may have noted so much: it has changed, though nobody was heard.
+        others: What it made due under each of the fold's other settings.
     """
 
     record: Record | None
     outputs: Sequence[Output]
     faults: Sequence[MalformedRecord]
     noted: bool = False
+    others: Sequence[Sequence[Output]] = ()
 
 
 @dataclass(slots=True)
@@ -41,28 +43,54 @@ class Fold:
         settings: How every cell is judged.
         max_message_bytes: Larger values are refused unread.
         cells: By key; those of a checkpoint, or none.
+        others: Settings that differ from ``settings`` in how alerts live alone (``daom.pipeline``).
     """
 
     settings: CellSettings
     max_message_bytes: int = DEFAULT_MAX_BYTES
     cells: dict[str, Cell] = field(default_factory=dict)
+    others: Sequence[CellSettings] = ()
 
     def take(self, value: bytes | None, key: str | None, logged_s: float | None = None) -> Folded:
         """Fold one value in. ``key`` is the cell that the log filed it under; None: its model's."""
-        limits = self.settings.limits
         try:
-            record, faults = decode(
-                value, logged_s=logged_s, max_bytes=self.max_message_bytes, limits=limits
-            )
+            record, faults = self.decode(value, logged_s)
+        except MalformedRecord as error:
+            return self.refuse(error, key)
+        return self.take_record(record, faults, key)
+
+    def decode(self, value: bytes | None, logged_s: float | None) -> Decoded:
+        """Return the record in ``value``, and what of it could not be used.
+
+        Raises:
+            MalformedRecord: If nothing could.
+        """
+        return decode(
+            value,
+            logged_s=logged_s,
+            max_bytes=self.max_message_bytes,
+            limits=self.settings.limits,
+        )
+
+    def refuse(self, error: MalformedRecord, key: str | None) -> Folded:
+        """Take a value of which nothing could be used."""
+        return Folded(None, (), (error,), noted=self._note(error, key))
+
+    def take_record(
+        self, record: Record, faults: Sequence[MalformedRecord], key: str | None
+    ) -> Folded:
+        """Fold in a record that was decoded under the same limits."""
+        try:
             cell = self._cell_of(record, key)
         except MalformedRecord as error:
-            return Folded(None, (), (error,), noted=self._note(error, key))
+            return self.refuse(error, key)
         admitted = cell.admit(record)
         if admitted.fault is not None:
             faults = (*faults, admitted.fault)
         if admitted.record is None:
             return Folded(None, (), faults, noted=True)
-        return Folded(record, cell.step(admitted.record), faults)
+        outputs = cell.step(admitted.record)
+        return Folded(record, outputs, faults, others=cell.said_by_others())
 
     def _note(self, fault: MalformedRecord, key: str | None) -> bool:
         """Let the cell know that a record filed under it was beyond a limit, if there is one."""
@@ -94,7 +122,7 @@ class Fold:
                 allowed=at_most,
             )
         if cell is None:
-            cell = self.cells[name] = Cell(name, model, self.settings)
+            cell = self.cells[name] = Cell(name, model, self.settings, others=self.others)
         return cell
 
     def restore(self, name: str, model: str, state: CellState) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
@@ -136,13 +137,16 @@ def survey(name: str, lines: Iterable[bytes], config: Config) -> Recorded | None
     clock = CellClock(config.time.max_ahead_s)
     clocks: dict[str, ClockState] = {}
     silences: dict[str, list[Interval]] = {}
+    refused = Counter[str]()
     start_s, count = math.inf, 0
     for line in lines:
         count += 1
         try:
-            record, _ = decode(line, max_bytes=config.worker.max_message_bytes)
-        except MalformedRecord:
+            record, faults = decode(line, max_bytes=config.worker.max_message_bytes)
+        except MalformedRecord as error:
+            refused[error.kind] += 1
             continue
+        refused.update(fault.kind for fault in faults)
         if not isinstance(record, TelemetryBatch):
             continue
         model = record.source.model
@@ -162,4 +166,5 @@ def survey(name: str, lines: Iterable[bytes], config: Config) -> Recorded | None
         engines={model: frozenset(state.own_s) for model, state in clocks.items()},
         silences=silences,
         lines=count,
+        refused=refused,
     )
