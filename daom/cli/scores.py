@@ -7,18 +7,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any, Final
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 from daom.cli.summary import clock
+from daom.durations import duration_words
 from daom.evaluate import ALARM_KINDS, AlarmKind, Baseline, Score, sought
 from daom.heard import Interval
 from daom.labels import Labelled, Recorded
-
-_TWO_DIGITS: Final = 10.0
-"""From here on a number needs no decimal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +45,7 @@ def print_scores(
         console.print(_episode_table(flat, rows))
     console.print(_score_table(rows))
     console.print(
-        f"An episode may be found until {_duration(grace_s)} after its end. "
+        f"An episode may be found until {duration_words(grace_s)} after its end. "
         "In brackets: 95 % limits.",
         "each ...: alarms by the clock, as many as above it, taken to mean what is the case.",
         highlight=False,
@@ -71,7 +69,7 @@ def _episode_table(flat: Sequence[tuple[Recorded, Labelled]], rows: Sequence[Jud
             about.append(Path(recorded.name).name)
         table.add_row(
             clock(episode.start_s),
-            _duration(episode.end_s - episode.start_s),
+            duration_words(episode.end_s - episode.start_s),
             " ".join(word for word in about if word),
             *(
                 "\n".join(
@@ -100,7 +98,7 @@ def _score_table(rows: Sequence[Judged]) -> Table:
     table.add_column("one false in")
     promised_s = next((row.score.target_s for row in rows if row.score.target_s), None)
     if promised_s is not None:
-        table.add_column(f"of the {_duration(promised_s)}")
+        table.add_column(f"of the {duration_words(promised_s)}")
     for row in rows:
         score, beside = row.score, row.clock
         misread = f", {score.misread} misread" if score.misread else ""
@@ -109,12 +107,12 @@ def _score_table(rows: Sequence[Judged]) -> Table:
             f"{row.kind}: {score.alarms}",
             _delays(score.delays_s),
             f"{sum(map(math.isnan, score.delays_s))} of {len(score.delays_s)}",
-            f"{score.false_alarms} in {_duration(score.at_risk_s)}{misread}",
-            _limits(score.mtbfa_s, score.mtbfa_interval_s, _duration),
+            f"{score.false_alarms} in {duration_words(score.at_risk_s)}{misread}",
+            _limits(score.mtbfa_s, score.mtbfa_interval_s, duration_words),
             *_achieved(score, promised_s),
         )
         if score.alarms:
-            each = f"each {_duration(beside.every_s)}"
+            each = f"each {duration_words(beside.every_s)}"
             missed, false = _share(beside.missed_share), f"{beside.false_alarms:.2g}"
             table.add_row("", each, _delays(beside.delays_s), missed, false, style="dim")
     for kind in ALARM_KINDS:
@@ -131,11 +129,11 @@ def _achieved(score: Score, promised_s: float | None) -> list[str]:
 
 def _delays(delays_s: Iterable[float]) -> str:
     found = [delay_s for delay_s in delays_s if not math.isnan(delay_s)]
-    return f"{_duration(median(found))}, {_duration(max(found))}" if found else "-"
+    return f"{duration_words(median(found))}, {duration_words(max(found))}" if found else "-"
 
 
 def _delay(delay_s: float) -> str:
-    return "missed" if math.isnan(delay_s) else _duration(delay_s)
+    return "missed" if math.isnan(delay_s) else duration_words(delay_s)
 
 
 def _share(value: float) -> str:
@@ -147,15 +145,6 @@ def _limits(mean: float, interval: Interval, form: Any) -> str:
     return (
         f"over {form(least)}" if math.isinf(mean) else f"{form(mean)} ({form(least)}..{form(most)})"
     )
-
-
-def _duration(duration_s: float) -> str:
-    """Return a duration in the largest unit of which there are at least two: 90s, 2.5m, 30d."""
-    for unit_s, unit in ((86_400.0, "d"), (3_600.0, "h"), (60.0, "m")):
-        if duration_s >= 2.0 * unit_s:
-            number = duration_s / unit_s
-            return f"{number:.1f}{unit}" if number < _TWO_DIGITS else f"{number:.0f}{unit}"
-    return f"{duration_s:.0f}s"
 
 
 # For scripts

@@ -15,6 +15,10 @@ Evaluate = Callable[[Sequence[Replay]], Iterable[tuple[int, Sequence[Pair]]]]
 """Judges replays, and yields of each, as it is finished, its number and its settings' figures."""
 
 
+def _nothing(replays: Sequence[Replay]) -> Iterator[tuple[int, Sequence[Pair]]]:
+    raise ValueError(f"{len(replays)} replays are to be judged, and nothing judges them")
+
+
 @dataclass(frozen=True, slots=True)
 class Trial:
     """A setting, and how it did on the part that chooses and on the part that judges."""
@@ -37,15 +41,17 @@ class Study:
         journal: What is known already, and will be.
         within_s: An incident is to be caught so soon.
         evaluate: Judges replays.
-        trials: Of every setting, in the order of the search, the present configuration's first.
+        trials: Of every setting, in the order of the search.
+        best: Figures, on the part that chooses, of the best setting so far.
         done: Replays.
     """
 
     planner: Planner
     journal: Journal
     within_s: float
-    evaluate: Evaluate
+    evaluate: Evaluate = _nothing
     trials: list[Trial] = field(default_factory=list)
+    best: Figures | None = None
     done: int = 0
     _seen: set[str] = field(default_factory=set)
 
@@ -69,19 +75,26 @@ class Study:
                 return
 
     def _judge(self, replays: Sequence[Replay]) -> Iterator[None]:
-        """Judge those that are not known; yields for each."""
-        new: dict[str, Replay] = {}
+        """Judge those that are not known; yields for each that is."""
+        due: list[Replay] = []
         for replay in replays:
-            if self._known(replay) is None:
-                new.setdefault(repr(sorted(replay.judging.items())), replay)
-        for _ in range(len(replays) - len(new)):
-            self.done += 1
-            yield
-        due = list(new.values())
-        for number, found in self.evaluate(due):
+            known = self._known(replay)
+            if known is None and replay.judging not in [other.judging for other in due]:
+                due.append(replay)
+            elif known is not None:
+                self._finish(known)
+                yield
+        for number, found in self.evaluate(due) if due else ():
             self.journal.add(due[number].judging, found)
-            self.done += 1
+            self._finish(found)
             yield
+
+    def _finish(self, found: Sequence[Pair]) -> None:
+        best = [self.best] if self.best is not None else []
+        self.best = min(
+            (*best, *(chosen_on for chosen_on, _ in found)), key=lambda f: f.worth(self.within_s)
+        )
+        self.done += 1
 
     def _known(self, replay: Replay) -> Sequence[Pair] | None:
         return self.journal.find(replay.judging, len(replay.candidates))
