@@ -4,11 +4,12 @@ PYTHON ?= python3
 UV ?= uv
 ARGS ?=
 ROUNDS ?= 30
+MESSAGES ?= 1000000
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check chaos vllm bench bench-vllm bench-detection lock clean
+.PHONY: help install demo test check chaos fuzz vllm bench bench-vllm bench-detection lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -54,10 +55,13 @@ vllm: .venv-vllm/.installed ## a real vLLM for the CPU in .venv-vllm, with DAOM 
 chaos: $(INSTALLED) ## kill, hang and poison a fleet, and see that nothing is lost; ROUNDS=1000 SEED=7
 	$(BIN)/python -m tests.chaos --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
+fuzz: $(INSTALLED) ## send a million broken messages through it all; MESSAGES=10000 SEED=7
+	$(BIN)/python -m tests.fuzz --messages $(MESSAGES) $(if $(SEED),--seed $(SEED))
+
 bench: $(INSTALLED) ## measure throughput and detection; ARGS=--short for a quick look
 	$(BIN)/python -m bench $(ARGS)
 
-bench-vllm: $(INSTALLED) vllm ## measure what the plugin costs a real vLLM (half an hour); ARGS=--short
+bench-vllm: $(INSTALLED) vllm ## measure what the plugin costs a real vLLM (ten minutes); ARGS=--short
 	$(BIN)/python -m bench.vllm $(ARGS)
 
 bench-detection: $(INSTALLED) ## measure delays and false alarms beside other detectors; ARGS=--short

@@ -168,7 +168,10 @@ def ceiling_condition(
 def silence_condition(
     name: str, engine: EngineState, now_s: float, silent_after_s: float, *, cell_silent: bool
 ) -> Condition:
-    """Return whether an engine has fallen silent while its cell moved on."""
+    """Return whether an engine has fallen silent while its cell moved on.
+
+    One that was heard a single time is not missed: a producer may have invented its name.
+    """
     silent_s = now_s - engine.last_s
     silent = silent_s > silent_after_s
     return Condition(
@@ -176,7 +179,7 @@ def silence_condition(
         engine=name,
         signal=None,
         # Where the whole cell is silent, nothing can be said about one engine.
-        active=None if cell_silent else silent,
+        active=None if cell_silent or engine.heard_once else silent,
         clear=not silent,
         severity="critical",
         annotations={

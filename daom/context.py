@@ -26,7 +26,7 @@ _RECENT_PANES: Final = 60
 _PEAK_PANES: Final = 3
 _CAUSE_PANES: Final = 12
 _SURGE: Final = 1.5
-_RISE: Final = 1.1
+RISE: Final = 1.1
 NOTABLE_Z: Final = 3.0
 _SPREAD_TO_SIGMA: Final = 1.2533  # Of a normal: sqrt(pi / 2) mean absolute deviations.
 _REQUEST_COLUMNS: Final = (
@@ -286,7 +286,7 @@ def arrivals_rise(contexts: Sequence[ContextState]) -> bool | None:
     shifts = [level.shift(_CAUSE_PANES) for level in levels]
     if not shifts:
         return None
-    return sum(s.now for s in shifts) > _RISE * sum(s.usual for s in shifts)
+    return sum(s.now for s in shifts) > RISE * sum(s.usual for s in shifts)
 
 
 def mean_shifts(contexts: Sequence[ContextState], panes: int) -> dict[str, Shift]:

@@ -24,6 +24,7 @@ class EngineState:
         progress_s: When it last finished a request or a step.
         in_flight: Requests running or waiting, by its newest gauges.
         longest_request_s: The longest request it has finished.
+        heard_once: It has sent a single batch so far: perhaps nobody but a producer's invention.
     """
 
     last_s: float
@@ -32,6 +33,7 @@ class EngineState:
     in_flight: float = 0.0
     reports_steps: bool = False
     longest_request_s: float = 0.0
+    heard_once: bool = False
     intake: Intake = field(default_factory=Intake)
     context: ContextState = field(default_factory=ContextState)
     series: dict[str, SeriesState] = field(default_factory=dict)

@@ -19,8 +19,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
-import yaml
-
+from daom.as_written import read_as_written
 from daom.durations import parse_duration
 from daom.errors import ConfigError
 from daom.times import clock, parse_time
@@ -123,13 +122,7 @@ def read_labels(path: Path) -> list[Label]:
     Raises:
         ConfigError: If it cannot be read or an entry is wrong; every fault is a line of its own.
     """
-    try:
-        # Every scalar stays the text that was written: YAML would make 16:21 a number.
-        entries = yaml.load(path.read_text(encoding="utf-8"), Loader=yaml.BaseLoader)
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
+    entries = read_as_written(path)
     if not isinstance(entries, list):
         raise ConfigError(
             f"{path}: got a {_type_of(entries)}; a list of episodes is needed, [] if there was none"
@@ -166,7 +159,7 @@ def _faults(entry: object) -> Iterator[str]:
             yield f"{name}: got a {_type_of(value)}; one value is needed"
     for name in ("start", "end"):
         text = _text(entry, name)
-        if text is not None and _moment(text) is None:
+        if text is not None and moment_of(text) is None:
             yield f"{name}: got {text!r}; needed is {_TIMES}"
     kind = _text(entry, "kind")
     if kind is not None and kind not in KINDS:
@@ -178,7 +171,7 @@ def _text(entry: Mapping[str, Any], name: str) -> str | None:
     return value if isinstance(value, str) and value not in _ABSENT else None
 
 
-def _moment(text: str) -> Moment | None:
+def moment_of(text: str) -> Moment | None:
     """Return the time that ``text`` gives; None if it gives none."""
     if text.startswith("+"):
         since_s = parse_duration(text.removeprefix("+"))
@@ -188,7 +181,7 @@ def _moment(text: str) -> Moment | None:
 
 
 def _label(where: str, entry: Mapping[str, Any]) -> Label:
-    start, end = (_moment(entry[name]) for name in ("start", "end"))
+    start, end = (moment_of(entry[name]) for name in ("start", "end"))
     assert start is not None
     assert end is not None
     others: dict[str, str | None] = {name: _text(entry, name) for name in _OPTIONAL}

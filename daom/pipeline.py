@@ -32,6 +32,8 @@ _RENEWING: Final = frozenset({"deploy", "config", "lora", "accept"})
 """Changes after which what used to be usual need not be any more."""
 _AFTER_STOP_S: Final = 60.0
 _MAX_CLOSED_PANES: Final = 360
+_FORGET_ONCE_AFTER_S: Final = 600.0
+"""An engine that was heard a single time gives its place back sooner."""
 
 
 class Cell:
@@ -112,6 +114,8 @@ class Cell:
         self._skip_gap(now_s)
         if engine is None:
             engine = self._add_engine(name, batch, now_s)
+        else:
+            engine.heard_once = False
         if shift_s:
             self._count("restamped_batches")
         state.last_record_s = max(state.last_record_s, now_s)
@@ -140,7 +144,7 @@ class Cell:
             self._count("late_samples", late)
 
     def _add_engine(self, name: str, batch: TelemetryBatch, now_s: float) -> EngineState:
-        engine = EngineState(last_s=now_s, progress_s=now_s)
+        engine = EngineState(last_s=now_s, progress_s=now_s, heard_once=True)
         engine.intake.see(*batch.source.numbering)
         # By name, so that nothing depends on which engine was heard first.
         self.state.engines = dict(sorted({**self.state.engines, name: engine}.items()))
@@ -265,4 +269,7 @@ class Cell:
     def _is_long_gone(self, engine: EngineState, now_s: float) -> bool:
         # Producers that are refused count too: else a cell that is full of the dead stays full.
         cell_goes_on = now_s - self.state.heard_s <= self._settings.silent_after_s
-        return cell_goes_on and now_s - engine.last_s > self._settings.forget_after_s
+        after_s = self._settings.forget_after_s
+        if engine.heard_once:
+            after_s = min(after_s, _FORGET_ONCE_AFTER_S)
+        return cell_goes_on and now_s - engine.last_s > after_s

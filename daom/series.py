@@ -12,7 +12,7 @@ from detectors.peers import Peers
 from detectors.protocol import Detector, DriftScore, Pane
 
 _MOSTLY_KNOWN: Final = 0.5
-_IN_FLIGHT: Final = frozenset({"running", "waiting"})
+IN_FLIGHT: Final = frozenset({"running", "waiting"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +125,7 @@ def _attributed(score: DriftScore, signal: SignalSettings, around: Surrounding) 
     """
     if score.drifting and score.attribution == "service" and around.surges():
         return replace(score, attribution="mixed")
-    is_load = signal.workload in _IN_FLIGHT and score.attribution == "workload"
+    is_load = signal.workload in IN_FLIGHT and score.attribution == "workload"
     unknown = score.evidence.get("judged_share", 1.0) < _MOSTLY_KNOWN
     if is_load and unknown and around.arrivals_rise() is False:
         return replace(score, attribution="mixed")

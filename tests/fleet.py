@@ -7,12 +7,13 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
 import msgspec
+from aiokafka import AIOKafkaProducer
 
 from connectors.kafka import create_topics, read_topic
 from connectors.player import play
@@ -29,6 +30,8 @@ from tests.servers import eventually
 DATA = Path(__file__).parent / "data" / "burstgpt"
 OVERLOAD = DATA / "light_to_overload.jsonl.gz"
 LIGHT = DATA / "light.jsonl.gz"
+LARGEST_BYTES = 20 * 2**20
+"""Of a message that the fleet sends: more than workers take."""
 
 
 def several_cells(models: Collection[str], until_s: float = 1_764_001_500.0) -> list[Line]:
@@ -111,6 +114,32 @@ class Fleet:
 
     def play(self, lines: Collection[Line]) -> None:
         asyncio.run(play(lines, self.client, self.topics.telemetry, speed=None))
+
+    def send(self, messages: Iterable[tuple[bytes | None, bytes | None, int | None]]) -> None:
+        """Append keys, values and log times (ms; None: now) to the telemetry, just as they are."""
+
+        async def send() -> None:
+            async with AIOKafkaProducer(**self.client, max_request_size=LARGEST_BYTES) as producer:
+                topic = self.topics.telemetry
+                sent = [
+                    await producer.send(topic, value, key=key, timestamp_ms=time_ms)
+                    for key, value, time_ms in messages
+                ]
+                await asyncio.gather(*sent)
+
+        asyncio.run(send())
+
+    def replayed(self) -> tuple[list[bytes], list[str]]:
+        """Return what ``daom replay`` prints of the telemetry: outputs, and what it cannot use."""
+        source = f"topic:{self.topics.telemetry}"
+        done = subprocess.run(
+            [sys.executable, "-m", "daom", "replay", source, "--json"],
+            env=self.environment,
+            capture_output=True,
+            check=True,
+            timeout=120.0,
+        )
+        return done.stdout.splitlines(), done.stderr.decode().splitlines()
 
     def values(self, topic: str) -> list[bytes]:
         """Return what a topic holds, in the order of its partitions."""

@@ -13,6 +13,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from connectors.recordings import read_lines
 from daom.cli.options import EXIT_NOT_JUDGED, config_option, configured, json_option
+from daom.cli.reading import values_of
 from daom.cli.scores import Judged, print_scores, report
 from daom.config import Config, Preset
 from daom.durations import parse_duration
@@ -174,10 +175,10 @@ def _listen(surveyed: Sequence[Recorded], configs: Sequence[Config]) -> list[lis
 
 
 def _counted(name: str, progress: Progress, task: Any) -> Iterator[Sourced]:
-    for line in read_lines(name):
-        if line.number % _EVERY_LINES == 0:
+    for number, sourced in enumerate(values_of(name), start=1):
+        if number % _EVERY_LINES == 0:
             progress.advance(task, _EVERY_LINES)
-        yield Sourced(f"{name}:{line.number}", line.value)
+        yield sourced
 
 
 def _judged(config: Config, cases: Sequence[Case], rules: Rules) -> Iterator[Judged]:

@@ -11,12 +11,10 @@ from pathlib import Path
 from typing import get_args
 
 import click
-from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from connectors.kafka import read_topic
-from connectors.recordings import read_lines
 from daom.cli.options import EXIT_NOT_JUDGED, brokers_option, config_option, configured, json_option
+from daom.cli.reading import spinner, values_of
 from daom.cli.summary import ReplaySummary, print_summary
 from daom.codec import encode_output
 from daom.config import Config, Preset
@@ -88,13 +86,9 @@ def _items(source: str, config: Config, tally: Tally, *, quiet: bool) -> Iterato
         yield from _topic_items(source.removeprefix(_TOPIC), config, tally)
         return
     fold = Fold(cell_settings(config), config.worker.max_message_bytes)
-    lines = (Sourced(f"{source}:{line.number}", line.value) for line in read_lines(source))
-    console = Console(stderr=True)
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    hidden = quiet or not console.is_terminal
-    with Progress(*columns, console=console, transient=True, disable=hidden) as progress:
+    with spinner(quiet=quiet) as progress:
         task = progress.add_task(source)
-        for number, item in enumerate(replay(lines, fold, tally)):
+        for number, item in enumerate(replay(values_of(source), fold, tally)):
             if number % 1_000 == 0:
                 progress.update(task, description=f"{source}: {tally.records} records")
             yield item

@@ -180,8 +180,8 @@ def _check_files(options: Options) -> None:
     """Refuse to write over what is read, and what cannot be read again."""
     if options.source == "-":
         raise click.BadParameter("standard input can be read once only; give a file")
-    read = [options.source, options.incidents, options.space, options.config]
-    paths = {Path(name).absolute() for name in read if name is not None}
+    read = (Path(options.source), options.incidents, options.space, options.config)
+    paths = {path.absolute() for path in read if path is not None}
     for name, path in (("--output", options.output), ("--study", options.study)):
         if path.absolute() in paths:
             raise click.BadParameter(f"{path} is read, too; name another file", param_hint=name)

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 from collections import Counter
 
 import pytest
-from aiokafka import AIOKafkaProducer
 
 from connectors.kafka import create_topics, read_topic
 from daom.topics import TopicSpec
-from tests.bad_lines import TEN_MEGABYTES, kinds, with_bad_lines
-from tests.fleet import Fleet, said_by_replay
+from tests.bad_lines import kinds, with_bad_lines
+from tests.fleet import LARGEST_BYTES, Fleet, said_by_replay
 from tests.servers import WITHOUT_PROXY, eventually, free_port
 
 KEPT_BYTES = 512 * 2**10
-LARGEST_BYTES = 2 * TEN_MEGABYTES
 
 
 def fleet_with_room(broker, prefix, metrics_port):
@@ -28,13 +24,6 @@ def fleet_with_room(broker, prefix, metrics_port):
     spec = TopicSpec(fleet.topics.telemetry, 1, 1, room)
     asyncio.run(create_topics(fleet.client, [spec]))
     return fleet
-
-
-async def send(fleet, messages):
-    producer = AIOKafkaProducer(**fleet.client, max_request_size=LARGEST_BYTES)
-    async with producer:
-        for key, value in messages:
-            await producer.send_and_wait(fleet.topics.telemetry, value, key=key)
 
 
 def logged(fleet):
@@ -58,15 +47,6 @@ def counted(port):
     }
 
 
-def replayed(fleet):
-    """What ``daom replay`` prints of the topic: outputs, and what could not be used."""
-    command = [sys.executable, "-m", "daom", "replay", f"topic:{fleet.topics.telemetry}", "--json"]
-    done = subprocess.run(
-        command, env=fleet.environment, capture_output=True, check=True, timeout=60.0
-    )
-    return done.stdout.splitlines(), done.stderr.decode().splitlines()
-
-
 @pytest.mark.slow
 def test_a_worker_goes_on_past_bad_input_and_keeps_each_with_its_reason(
     any_broker, topic_prefix, tmp_path
@@ -80,7 +60,7 @@ def test_a_worker_goes_on_past_bad_input_and_keeps_each_with_its_reason(
     with fleet_with_room(any_broker, topic_prefix, port) as fleet:
         worker = fleet.start_worker(tmp_path / "worker.log")
         fleet.play(lines[: len(lines) // 2])
-        asyncio.run(send(fleet, unfiled))
+        fleet.send((key, value, None) for key, value in unfiled)
         fleet.play(lines[len(lines) // 2 :])
 
         assert expected == fleet.says(expected)
@@ -95,7 +75,7 @@ def test_a_worker_goes_on_past_bad_input_and_keeps_each_with_its_reason(
             assert int(headers["source_bytes"]) == len(whole)
             assert headers["reason"]
         assert counted(port) == faults
-        said, told = replayed(fleet)
+        said, told = fleet.replayed()
         assert sorted(said) == sorted(expected.values())
         at = {int(headers["source_offset"]) for _, _, headers in letters}
         places = [

@@ -8,31 +8,24 @@ Kafka (DAOM_KAFKA_SCRIPT) and Alertmanager.
 
 from __future__ import annotations
 
-import argparse
 import logging
-import secrets
 import sys
 import tempfile
 from pathlib import Path
 
 from tests.chaos.runner import Round, rounds
+from tests.seeds import seed_of, seeded_parser
 
 
 def main() -> int:
     """Run; 1 if the books do not agree after some round."""
-    parser = argparse.ArgumentParser(
-        prog="python -m tests.chaos",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = seeded_parser("python -m tests.chaos", __doc__)
     parser.add_argument("--rounds", type=int, default=30)
-    parser.add_argument("--seed", type=int, default=None, help="drawn and printed unless given")
     parser.add_argument("--folder", type=Path, help="where data and logs are kept; else nowhere")
     arguments = parser.parse_args()
-    seed = secrets.randbelow(10**6) if arguments.seed is None else arguments.seed
     # Brokers go away here by the dozen; what matters of it is in the workers' logs.
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
-    print(f"seed {seed}", flush=True)
+    seed = seed_of(arguments)
     with tempfile.TemporaryDirectory() as temporary:
         folder = arguments.folder or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)

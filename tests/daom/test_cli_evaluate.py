@@ -1,16 +1,14 @@
 """``daom evaluate`` as a user meets it: what it prints, where, and how it exits."""
 
 import json
-import os
 import re
-import sys
-from typing import NamedTuple
+from functools import partial
 
 import pytest
 
 from connectors.recordings import write_recording
-from daom.cli import run
 from daom.codec import encode_json
+from tests.daom.conftest import Done
 from tests.daom.stories import calm, chapter, slower, story
 from tests.fleet import LIGHT, OVERLOAD
 from tests.kafka_servers import REPOSITORY
@@ -22,31 +20,10 @@ LEARNING_MIN = 18
 SLOW_MIN = 8
 
 
-class Done(NamedTuple):
-    """A command that has ended."""
-
-    code: int
-    out: str
-    err: str
-
-
 @pytest.fixture
-def evaluate(monkeypatch, capsys):
-    """Run ``daom evaluate`` in this process, under no other settings than its own."""
-    for variable in [name for name in os.environ if name.startswith("DAOM_")]:
-        monkeypatch.delenv(variable)
-    monkeypatch.setenv("COLUMNS", "160")
-
-    def command(*arguments):
-        monkeypatch.setattr(sys, "argv", ["daom", "evaluate", *map(str, arguments)])
-        code = 0
-        try:
-            run()
-        except SystemExit as stop:
-            code = stop.code
-        return Done(code, *capsys.readouterr())
-
-    return command
+def evaluate(daom):
+    """Run ``daom evaluate`` in this process."""
+    return partial(daom, "evaluate")
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@ from tests.daom.stories import (
     after_learning,
     alerts,
     at,
+    batch,
     briefly,
     by_time,
     calm,
@@ -48,6 +49,27 @@ def test_an_engine_that_falls_silent_while_others_go_on_is_reported_until_it_ret
 
 def test_an_engine_that_is_silent_for_less_is_not_reported():
     assert alerts(after_learning(calm(2), chapter(0.5, e2=None), calm(3))) == []
+
+
+def test_an_engine_that_was_heard_a_single_time_is_not_missed():
+    """A producer may have invented its name: whoever invents many would page about each."""
+    goes_on = from_here(calm(5))
+    once = [batch("ghost", at(NOW + 1))]
+    twice = [*once, batch("ghost", at(NOW + 1) + 1.0)]
+
+    assert alerts(told(learned_cell(), by_time(goes_on, once))) == []
+    assert briefly(alerts(told(learned_cell(), by_time(goes_on, twice)))) == [
+        ("EngineSilent", "ghost", "", "firing")
+    ]
+
+
+def test_an_engine_that_was_heard_a_single_time_gives_its_place_back_within_minutes():
+    cell = learned_cell()
+
+    told(cell, by_time(from_here(calm(9)), [batch("ghost", at(NOW + 1))]))
+    assert "ghost" in cell.state.engines
+    told(cell, from_here(calm(9), calm(4))[-3 * 24 :])
+    assert "ghost" not in cell.state.engines
 
 
 def test_an_engine_that_is_silent_is_soon_not_judged_any_more():

@@ -140,10 +140,16 @@ class Answer(NamedTuple):
 
 
 def assert_clocks_agree(told_s: np.ndarray, seen_s: Sequence[float]) -> None:
-    """A client adds the way there and back, and no more than the noise that is reported."""
+    """A client adds the way there and back, and no more than the noise that is reported.
+
+    By the median over the quantiles: a machine that stands still for a moment, as shared ones do,
+    is seen by some of the clients and told by none of the clocks.
+    """
     assert not np.isnan(told_s).any()
-    added_s = float(np.mean(seen_s) - told_s.mean())
-    assert -0.005 < added_s < 0.1 + 0.25 * float(np.mean(seen_s))
+    assert told_s.size == len(seen_s)
+    added_s = float(np.median(np.sort(seen_s) - np.sort(told_s)))
+    allowed_s = 0.1 + 0.25 * float(np.median(seen_s))
+    assert -0.005 < added_s < allowed_s, (added_s, allowed_s, np.sort(seen_s), np.sort(told_s))
 
 
 @dataclass(frozen=True)
