@@ -11,7 +11,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -26,6 +26,7 @@ from aiokafka.errors import (
 )
 
 from connectors.bootstrap import address_of, bootstrap_reasons
+from connectors.log_reader import READING, seek, until_the_end
 from daom.errors import ConfigError, SinkRejected, SinkUnavailable, SourceError
 from daom.topics import TopicSpec
 
@@ -35,23 +36,12 @@ ATTEMPT_S: Final = 5.0
 """How long one attempt to reach a broker may take: a hung broker accepts and says nothing."""
 ANSWER_WITHIN_S: Final = 20.0
 NOTICE_EVERY_S: Final = 5.0
-SILENT_S: Final = 30.0
-"""How long a broker may deliver nothing while there is more to read."""
 
 # Less, and a slow handshake would look like a hung broker.
 _SHORTEST_ATTEMPT_S: Final = 1.0
 _FIRST_PAUSE_S: Final = 0.1
 _LONGEST_PAUSE_S: Final = 2.0
 _LEADERS_WITHIN_S: Final = 10.0
-_POLL_MS: Final = 200
-
-_READING: Final[Client] = {
-    "group_id": None,
-    "enable_auto_commit": False,
-    # A gap in the log must be an error, not a jump to its other side.
-    "auto_offset_reset": "none",
-    "fetch_max_wait_ms": 100,
-}
 
 _LOGGER: Final = logging.getLogger(__name__)
 
@@ -192,7 +182,23 @@ async def read_topic(
     start: Mapping[int, int] | None = None,
     partitions: Collection[int] | None = None,
 ) -> AsyncGenerator[ConsumerRecord, None]:
-    """Yield every record that ``topic`` holds now; in log order within a partition.
+    """Yield every record that ``topic`` holds now, one by one, as ``read_batches`` does."""
+    batches = read_batches(client, topic, start=start, partitions=partitions)
+    async with aclosing(batches):
+        async for batch in batches:
+            for record in batch:
+                yield record
+
+
+async def read_batches(
+    client: Client,
+    topic: str,
+    *,
+    start: Mapping[int, int] | None = None,
+    end: Mapping[int, int] | None = None,
+    partitions: Collection[int] | None = None,
+) -> AsyncGenerator[list[ConsumerRecord], None]:
+    """Yield the records that ``topic`` holds now as they come; in log order within a partition.
 
     It ends by itself, also while others go on writing: each partition's end is what its first
     fetch told. No consumer group is joined and nothing is committed, so reading again reads the
@@ -202,6 +208,7 @@ async def read_topic(
         client: The aiokafka settings.
         topic: Its name.
         start: First offset to read, by partition; the beginning of the log for the others.
+        end: The offset to end before, by partition; the present end of the log for the others.
         partitions: Which partitions to read; all by default.
 
     Raises:
@@ -209,16 +216,17 @@ async def read_topic(
             offset, or the broker delivers nothing for 30 s although there is more.
         SinkUnavailable: If no broker answers.
     """
-    wanted = await _partitions(client, topic, partitions)
+    numbers = await partitions_of(client, topic, partitions)
+    wanted = [TopicPartition(topic, number) for number in numbers]
     if not wanted:
         return
-    consumer = AIOKafkaConsumer(**client, **_READING)
+    consumer = AIOKafkaConsumer(**client, **READING)
     try:
         async with bootstrap_reasons(client):
             await consumer.start()
-        await _seek(consumer, wanted, start or {})
-        async for record in _until_the_end(consumer, wanted):
-            yield record
+        await seek(consumer, wanted, start or {})
+        async for batch in until_the_end(consumer, wanted, end or {}):
+            yield batch
     except KafkaError as error:
         raise SourceError(f"topic {topic} cannot be read: {error}") from error
     finally:
@@ -329,9 +337,15 @@ def _differences(spec: TopicSpec, found: TopicDescription) -> Iterator[str]:
         yield f"{spec.name} has cleanup.policy={policy}; {wanted} was asked for"
 
 
-async def _partitions(
-    client: Client, topic: str, partitions: Collection[int] | None
-) -> list[TopicPartition]:
+async def partitions_of(
+    client: Client, topic: str, partitions: Collection[int] | None = None
+) -> list[int]:
+    """Return the partitions of ``topic``, or those of them that are wanted, in order.
+
+    Raises:
+        SourceError: If there is no such topic or partition.
+        SinkUnavailable: If no broker answers.
+    """
     async with _admin(client) as admin:
         count, _ = (await _layout(admin)).get(topic, (0, False))
     if not count:
@@ -340,48 +354,4 @@ async def _partitions(
     unknown = [number for number in wanted if not 0 <= number < count]
     if unknown:
         raise SourceError(f"topic {topic} has partitions 0 to {count - 1}; got {unknown}")
-    return [TopicPartition(topic, number) for number in wanted]
-
-
-async def _seek(
-    consumer: Any, partitions: Collection[TopicPartition], start: Mapping[int, int]
-) -> None:
-    consumer.assign(partitions)
-    beginnings = await consumer.beginning_offsets(partitions)
-    for where, beginning in beginnings.items():
-        offset = start.get(where.partition, beginning)
-        if offset < beginning:
-            raise SourceError(
-                f"{where.topic}/{where.partition} begins at offset {beginning}; "
-                f"{offset} is no longer there"
-            )
-        consumer.seek(where, offset)
-
-
-async def _until_the_end(
-    consumer: Any, partitions: Collection[TopicPartition]
-) -> AsyncIterator[ConsumerRecord]:
-    # The end comes from the fetches: a broker's answer to "latest" may be too low (the embedded
-    # broker's is, when a batch holds several records), and a topic in use has no quiet moment.
-    ends: dict[TopicPartition, int] = {}
-    unread = set(partitions)
-    heard_s = time.monotonic()
-    while unread:
-        fetched = await consumer.getmany(*unread, timeout_ms=_POLL_MS)
-        for where in unread - ends.keys():
-            if (end := consumer.highwater(where)) is not None:
-                ends[where] = end
-        for where, records in fetched.items():
-            for record in records:
-                if record.offset < ends[where]:
-                    yield record
-        finished = {w for w in unread & ends.keys() if await consumer.position(w) >= ends[w]}
-        unread -= finished
-        consumer.pause(*finished)
-        now_s = time.monotonic()
-        if fetched or finished:
-            heard_s = now_s
-        elif now_s - heard_s > SILENT_S:
-            raise SourceError(
-                f"the broker delivers nothing more of {sorted(unread)} for {SILENT_S:g} s"
-            )
+    return list(wanted)

@@ -106,7 +106,7 @@ def _message(value: bytes, shift_s: float) -> tuple[bytes, bytes, float | None]:
         record = shifted(record, shift_s)
         value = encode_json(record)
     time_s = record_time_s(record) if record.logged_s is None else record.logged_s
-    return record.source.model.encode(), value, time_s
+    return (record.source.cell or record.source.model).encode(), value, time_s
 
 
 def shifted(record: Record, by_s: float) -> Record:

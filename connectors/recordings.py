@@ -17,6 +17,7 @@ import os
 import sys
 import zlib
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple, cast
 
@@ -37,6 +38,20 @@ _COMPRESSED_CHUNK_BYTES: Final = 1024
 """Zstandard packs 128 KiB into as little as 4 bytes: small chunks bound what one can unfold to."""
 
 
+@dataclass(slots=True)
+class Position:
+    """How far a file has been read, as it lies on disk: packed bytes of a packed one."""
+
+    file: BinaryIO | None = None
+
+    def read_bytes(self) -> int:
+        """Return the bytes that have been read; 0 of what has no position, such as a pipe."""
+        try:
+            return 0 if self.file is None or self.file.closed else self.file.tell()
+        except OSError:
+            return 0
+
+
 class Line(NamedTuple):
     """One line of a recording: its number, from 1, and its bytes without the newline."""
 
@@ -45,7 +60,10 @@ class Line(NamedTuple):
 
 
 def read_lines(
-    path: str | os.PathLike[str], *, max_line_bytes: int = MAX_LINE_BYTES
+    path: str | os.PathLike[str],
+    *,
+    max_line_bytes: int = MAX_LINE_BYTES,
+    position: Position | None = None,
 ) -> Iterator[Line]:
     """Yield the lines of a recording as they are read; blank lines count but are skipped.
 
@@ -53,6 +71,7 @@ def read_lines(
         path: The recording; ``.gz`` and ``.zst`` are unpacked, and ``-`` is the standard input.
         max_line_bytes: A longer line is yielded cut to this length, and the rest of it skipped,
             so that memory stays bounded; the codec then refuses it by its size.
+        position: Kept at how far the file has been read.
 
     Raises:
         SourceError: If the recording cannot be opened, is corrupt, or its compressed stream ends
@@ -63,7 +82,9 @@ def read_lines(
     name = os.fspath(path)
     number = 0
     try:
-        with _open(name) as stream:
+        with _open_raw(name) as raw, _unpacked(name, raw) as stream:
+            if position is not None:
+                position.file = raw
             for line in _cut_lines(stream, max_line_bytes):
                 number += 1
                 if line.strip():
@@ -78,14 +99,16 @@ def read_lines(
         raise SourceError(f"{name}: {error.strerror or error}") from error
 
 
-def _open(name: str) -> contextlib.AbstractContextManager[BinaryIO]:
-    if name == "-":
-        return contextlib.nullcontext(sys.stdin.buffer)
+def _open_raw(name: str) -> contextlib.AbstractContextManager[BinaryIO]:
+    return contextlib.nullcontext(sys.stdin.buffer) if name == "-" else Path(name).open("rb")
+
+
+def _unpacked(name: str, raw: BinaryIO) -> contextlib.AbstractContextManager[BinaryIO]:
     if name.endswith(".gz"):
-        return cast("BinaryIO", gzip.open(name, "rb"))
+        return cast("BinaryIO", gzip.GzipFile(fileobj=raw, mode="rb"))
     if name.endswith(".zst"):
-        return cast("BinaryIO", io.BufferedReader(_ZstdFile(Path(name).open("rb"))))
-    return Path(name).open("rb")
+        return cast("BinaryIO", io.BufferedReader(_ZstdFile(raw)))
+    return contextlib.nullcontext(raw)
 
 
 def _cut_lines(stream: BinaryIO, max_line_bytes: int) -> Iterator[bytes]:

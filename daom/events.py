@@ -28,7 +28,8 @@ class Source(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Who sent a record. ``boot`` names a run of the probe, ``seq`` counts its records.
 
     An engine that several processes serve has a ``frontend`` for each: they share its boot, and
-    each counts for itself.
+    each counts for itself. ``cell`` is for recordings, which have no key: the cell that the log
+    filed the record under; on a topic the key says so, whatever is here.
     """
 
     model: str
@@ -41,6 +42,7 @@ class Source(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     lora: str | None = None
     region: str | None = None
     host: str | None = None
+    cell: str | None = None
 
     @property
     def engine_name(self) -> str:
@@ -51,7 +53,7 @@ class Source(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def names(self) -> tuple[str, ...]:
         """Every word in it."""
         words = (self.model, self.engine, self.version, self.boot, self.frontend)
-        more = (self.tenant, self.lora, self.region, self.host)
+        more = (self.tenant, self.lora, self.region, self.host, self.cell)
         return tuple(word for word in words + more if word is not None)
 
     @property

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from daom.cell import CellSettings, CellState
-from daom.codec import DEFAULT_MAX_BYTES, Decoded, decode
+from daom.codec import DEFAULT_MAX_BYTES, decode
 from daom.errors import MalformedRecord
 from daom.events import Output, Record, is_cell_of
 from daom.limits import LIMIT_WORDS
@@ -52,38 +52,19 @@ class Fold:
     others: Sequence[CellSettings] = ()
 
     def take(self, value: bytes | None, key: str | None, logged_s: float | None = None) -> Folded:
-        """Fold one value in. ``key`` is the cell that the log filed it under; None: its model's."""
-        try:
-            record, faults = self.decode(value, logged_s)
-        except MalformedRecord as error:
-            return self.refuse(error, key)
-        return self.take_record(record, faults, key)
+        """Fold one value in.
 
-    def decode(self, value: bytes | None, logged_s: float | None) -> Decoded:
-        """Return the record in ``value``, and what of it could not be used.
-
-        Raises:
-            MalformedRecord: If nothing could.
+        ``key`` is the cell that the log filed it under; None: what the value says itself, as one of
+        a recording may, and else its model's.
         """
-        return decode(
-            value,
-            logged_s=logged_s,
-            max_bytes=self.max_message_bytes,
-            limits=self.settings.limits,
-        )
-
-    def refuse(self, error: MalformedRecord, key: str | None) -> Folded:
-        """Take a value of which nothing could be used."""
-        return Folded(None, (), (error,), noted=self._note(error, key))
-
-    def take_record(
-        self, record: Record, faults: Sequence[MalformedRecord], key: str | None
-    ) -> Folded:
-        """Fold in a record that was decoded under the same limits."""
+        limits = self.settings.limits
         try:
-            cell = self._cell_of(record, key)
+            record, faults = decode(
+                value, logged_s=logged_s, max_bytes=self.max_message_bytes, limits=limits
+            )
+            cell = self._cell_of(record, record.source.cell if key is None else key)
         except MalformedRecord as error:
-            return self.refuse(error, key)
+            return Folded(None, (), (error,), noted=self._note(error, key))
         admitted = cell.admit(record)
         if admitted.fault is not None:
             faults = (*faults, admitted.fault)

@@ -16,6 +16,7 @@ HOT_C: Final = 83.0
 _THERMAL_BITS: Final = 0x20 | 0x40
 """NVML's clock event reasons: software and hardware thermal slowdown."""
 _MASKS: Final = ("throttle_reasons", "event_reasons")
+_THROTTLED: Final = ("throttl", "slowdown", "thermal")
 _YES: Final = frozenset({"active", "true", "yes", "on", "1"})
 _WORST: Final[Mapping[str, Callable[[Sequence[float]], float]]] = {
     "sm_clock_mhz": min,
@@ -68,13 +69,18 @@ def _numbers(gpu: Gpu) -> dict[str, float]:
     return numbers | ({"throttle_thermal": float(any(said))} if said else {})
 
 
+def is_understood(name: str) -> bool:
+    """Return whether a word under ``name`` may say something of the GPU's clock."""
+    return any(word in name for word in (*_MASKS, *_THROTTLED))
+
+
 def _is_thermal(name: str, value: float | str, *, is_hot: bool) -> bool | None:
     """Return whether a field says that heat slows the GPU; None if it is about something else."""
     if any(mask in name for mask in _MASKS) and "thermal" not in name:
         if isinstance(value, str):
             return "thermal" in value.lower()
         return bool(int(value) & _THERMAL_BITS)
-    if "power" in name or not any(word in name for word in ("throttl", "slowdown", "thermal")):
+    if "power" in name or not any(word in name for word in _THROTTLED):
         return None
     if "limit" in name or "threshold" in name or name.endswith("_c"):
         return None

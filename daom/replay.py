@@ -5,20 +5,47 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from daom.errors import MalformedRecord
 from daom.events import Output
 from daom.fold import Fold, Folded
 
 
+class LogRecord(NamedTuple):
+    """One record of a partition, as the log has it."""
+
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    timestamp_s: float | None
+
+    @property
+    def cell(self) -> str:
+        """The cell that the log filed it under; "" is none."""
+        return "" if self.key is None else self.key.decode(errors="replace")
+
+
 class Sourced(NamedTuple):
-    """One value of a recording or topic, and where it came from, in words."""
+    """One value of a recording or topic, and where it came from, in words.
+
+    Attributes:
+        key: The cell that the log filed it under; None: what it says itself, else its model's.
+        logged_s: When the log took it; None: it says so itself, if anybody does.
+        offset: Of its partition; None: it comes from a recording.
+    """
 
     where: str
     value: bytes | None
     key: str | None = None
     logged_s: float | None = None
+    offset: int | None = None
+
+    @classmethod
+    def of_log(cls, topic: str, partition: int, record: LogRecord) -> Self:
+        """Return ``record`` as it came from a partition of ``topic``."""
+        where = f"{topic} partition {partition} offset {record.offset}"
+        return cls(where, record.value, record.cell, record.timestamp_s, record.offset)
 
 
 class Fault(NamedTuple):
@@ -40,10 +67,15 @@ class Tally:
 
 def replay(values: Iterable[Sourced], fold: Fold, tally: Tally) -> Iterator[Output | Fault]:
     """Yield what each value makes due, in log order, and what of it could not be used."""
-    for sourced in values:
-        folded = fold.take(sourced.value, sourced.key, sourced.logged_s)
+    for sourced, folded in steps(values, fold):
         yield from _note(folded, sourced.where, tally)
     tally.counted = fold.counters()
+
+
+def steps(values: Iterable[Sourced], fold: Fold) -> Iterator[tuple[Sourced, Folded]]:
+    """Yield each value, in log order, with what it makes due."""
+    for sourced in values:
+        yield sourced, fold.take(sourced.value, sourced.key, sourced.logged_s)
 
 
 def _note(folded: Folded, where: str, tally: Tally) -> Iterator[Output | Fault]:

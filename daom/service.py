@@ -23,11 +23,13 @@ from connectors.kafka import (
     read_topic,
     wait_for_broker,
 )
+from connectors.ranges import log_record
 from connectors.status_server import Page, as_json, serving
 from daom.config import Config
 from daom.errors import ConfigError, DaomError, SinkUnavailable
 from daom.logs import LOGGING
 from daom.presets import cell_settings
+from daom.replay import LogRecord
 from daom.topics import Topics
 
 if TYPE_CHECKING:
@@ -190,8 +192,6 @@ def _stop_in_time() -> None:
 
 
 def _reader(config: Config) -> Any:
-    from streams.partition import LogRecord  # noqa: PLC0415
-
     async def read(
         topic: str, partition: int, start: int | None
     ) -> AsyncGenerator[LogRecord, None]:
@@ -203,8 +203,7 @@ def _reader(config: Config) -> Any:
         )
         async with aclosing(records):
             async for record in records:
-                stamp_s = record.timestamp / 1_000.0
-                yield LogRecord(record.offset, record.key, record.value, stamp_s)
+                yield log_record(record)
 
     return read
 

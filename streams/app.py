@@ -18,9 +18,9 @@ from faust.types import TP
 
 from daom.config import Config
 from daom.errors import DaomError
+from daom.replay import LogRecord
 from daom.topics import Topics
 from streams.owner import Headers, Owner, Send
-from streams.partition import LogRecord
 from streams.watch import Membership
 
 _LOGGER: Final = logging.getLogger(__name__)

@@ -22,10 +22,11 @@ from daom.codec import encode_json, encode_output, schema_of
 from daom.errors import CheckpointError, MalformedRecord, SinkUnavailable, SourceError
 from daom.events import Source, Tick
 from daom.fold import Fold
+from daom.replay import LogRecord
 from daom.topics import Topics, dead_letter_key
 from streams.checkpoint import Checkpoint, Marker, decode_checkpoint, decode_marker, encode_marker
 from streams.metrics import WorkerMetrics
-from streams.partition import LogRecord, PartitionFold
+from streams.partition import PartitionFold
 from streams.watch import Standing
 
 _LOGGER: Final = logging.getLogger(__name__)

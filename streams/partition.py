@@ -8,20 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from daom.cell import CellSettings
 from daom.fold import Fold, Folded
+from daom.replay import LogRecord
 from streams.checkpoint import Checkpoint, Marker, encode_checkpoint, judged_by
-
-
-class LogRecord(NamedTuple):
-    """One record of the telemetry topic, as the log has it."""
-
-    offset: int
-    key: bytes | None
-    value: bytes | None
-    timestamp_s: float | None
 
 
 @dataclass(slots=True)
@@ -60,14 +51,13 @@ class PartitionFold:
         if record.offset < self.position:
             return None
         self.position = record.offset + 1
-        key = record.key.decode(errors="replace") if record.key is not None else None
-        known = self.progress.get(key or "")
+        known = self.progress.get(record.cell)
         if known is not None and record.offset < known.offset:
             return None
-        folded = self.fold.take(record.value, key or "", record.timestamp_s)
-        if key is not None and (folded.record is not None or folded.noted):
+        folded = self.fold.take(record.value, record.cell, record.timestamp_s)
+        if folded.record is not None or folded.noted:
             if known is None:
-                known = self.progress[key] = Progress(0, 0, now_s)
+                known = self.progress[record.cell] = Progress(0, 0, now_s)
             known.offset = self.position
             # Who is refused is not heard: the cell may be silent all the same.
             if folded.record is not None:

@@ -19,13 +19,14 @@ from daom.cli import (
     gpu,
     play,
     receive,
+    record,
     replay,
     scrape,
     topics,
     tune,
     worker,
 )
-from daom.cli.options import EXIT_NOT_JUDGED, EXIT_WRONG_USAGE
+from daom.cli.options import EXIT_NOT_JUDGED, EXIT_STOPPED, EXIT_WRONG_USAGE
 from daom.errors import DaomError, SinkUnavailable
 
 EXTRAS = {
@@ -73,6 +74,7 @@ for _module in (
     change,
     play,
     replay,
+    record,
     evaluate,
     compare,
     tune,
@@ -94,7 +96,7 @@ def run() -> None:
         sys.exit(EXIT_WRONG_USAGE)
     except (click.Abort, KeyboardInterrupt):
         click.echo("daom: stopped", err=True)
-        sys.exit(130)
+        sys.exit(EXIT_STOPPED)
     except ModuleNotFoundError as error:
         extra = EXTRAS.get((error.name or "").partition(".")[0])
         if extra is None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import click
 from rich.console import Console
@@ -15,11 +17,29 @@ from daom.config import Config, load_config
 from daom.credentials import Secret, read_secret
 from daom.durations import parse_duration
 from daom.errors import ConfigError
+from daom.span import OFFSETS_WORDS, TIME_WORDS, Moment, Span, parse_moment, parse_offsets
 
+EXIT_NO: Final = 1
 EXIT_WRONG_USAGE: Final = 2
 EXIT_NOT_JUDGED: Final = 3
+EXIT_STOPPED: Final = 130
 
 _SHORTEST_S: Final = 0.1
+
+
+class MomentType(click.ParamType):
+    """A time, or a duration back from the newest record."""
+
+    name = "time"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Moment:
+        """Return the moment that ``value`` says."""
+        moment = parse_moment(str(value))
+        if moment is None:
+            return self.fail(f"got {value!r}; allowed: {TIME_WORDS}", param, ctx)
+        return moment
 
 
 class Seconds(click.ParamType):
@@ -59,6 +79,43 @@ json_option: Final = click.option(
 brokers_option: Final = click.option(
     "--brokers", metavar="HOST:PORT,...", help="Kafka to use, instead of the configured one."
 )
+
+
+_SPAN_OPTIONS: Final = (
+    click.option(
+        "--since",
+        type=MomentType(),
+        metavar="TIME",
+        help=f"Only what the log took at or after it: {TIME_WORDS}.",
+    ),
+    click.option("--until", type=MomentType(), metavar="TIME", help="and before this."),
+    click.option(
+        "--offsets",
+        multiple=True,
+        metavar="RANGE",
+        help=f"Only these partitions of a topic, and so much of each: {OFFSETS_WORDS} "
+        "(repeatable; UNTIL is not in it).",
+    ),
+)
+
+
+def span_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command --since, --until and --offsets, as its argument ``span``."""
+
+    @wraps(command)
+    def with_span(
+        *arguments: Any,
+        since: Moment | None,
+        until: Moment | None,
+        offsets: tuple[str, ...],
+        **more: Any,
+    ) -> None:
+        command(*arguments, span=Span(since, until, parse_offsets(offsets)), **more)
+
+    wrapped: Callable[..., None] = with_span
+    for option in reversed(_SPAN_OPTIONS):
+        wrapped = option(wrapped)
+    return wrapped
 
 
 def configured(

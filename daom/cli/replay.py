@@ -2,132 +2,138 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
-from collections.abc import AsyncGenerator, Iterator
-from contextlib import aclosing
+from collections.abc import Generator
+from contextlib import closing
 from pathlib import Path
 from typing import get_args
 
 import click
 
-from connectors.kafka import read_topic
-from daom.cli.options import EXIT_NOT_JUDGED, brokers_option, config_option, configured, json_option
-from daom.cli.reading import spinner, values_of
+from connectors.replaying import Entry, replaying
+from connectors.sources import open_source
+from daom.cli.options import (
+    EXIT_NOT_JUDGED,
+    EXIT_STOPPED,
+    brokers_option,
+    config_option,
+    configured,
+    json_option,
+    span_options,
+)
+from daom.cli.reading import Reading, is_shown, nothing_in, progress_bar, refresh, tell_gaps
 from daom.cli.summary import ReplaySummary, print_summary
-from daom.codec import encode_output
+from daom.codec import decode_output
 from daom.config import Config, Preset
-from daom.events import Output
-from daom.fold import Fold, add_counts
-from daom.presets import cell_settings
-from daom.replay import Fault, Sourced, Tally, replay
+from daom.errors import SourceError
+from daom.fold import add_counts
+from daom.replay import Tally
+from daom.span import Span
 from daom.topics import Topics
 
-_TOPIC = "topic:"
+_NONE_USABLE = " holds no record that could be judged"
 
 
 @click.command(name="replay")
 @click.argument("source")
 @config_option
 @brokers_option
+@span_options
 @click.option(
     "--preset",
     type=click.Choice(get_args(Preset)),
     help="Judge by this preset instead of the configured one.",
 )
+@click.option(
+    "--jobs",
+    type=click.IntRange(1),
+    help="Processes that share the partitions of a topic [the cores, where it is worth it].",
+)
 @json_option
 def command(
-    source: str, config_path: Path | None, brokers: str | None, preset: str | None, *, as_json: bool
+    source: str,
+    config_path: Path | None,
+    brokers: str | None,
+    span: Span,
+    preset: str | None,
+    jobs: int | None,
+    *,
+    as_json: bool,
 ) -> None:
-    """Say what DAOM would have said of SOURCE: a recording, or topic:NAME (topic: the configured).
+    """Say what DAOM would have said of SOURCE.
 
-    A recording is JSON Lines (.jsonl, .gz, .zst; - is standard input). Nothing is written anywhere,
-    no consumer group is joined and no alert is sent. With --json every verdict, threshold, alert,
-    suppression and root-cause trigger is one line; else a table. What could not be used is one line
-    on standard error, with a count at the end.
+    SOURCE is a recording in JSON Lines (.jsonl, .gz, .zst; - is standard input), a directory of
+    them (read in the order of their names, as one log), or topic:NAME (topic: is the configured
+    telemetry). Nothing is written anywhere, no consumer group is joined and no alert is sent.
+
+    With --json every verdict, threshold, alert, suppression and root-cause trigger is one line;
+    else a table. Of a topic's partitions it says what it has to say in the order in which the log
+    took the records, whatever --jobs. What could not be used is one line on standard error, with a
+    count at the end. After Ctrl-C there is what was said so far.
 
     \b
     Examples: daom replay recording.jsonl.gz
               daom replay recording.jsonl --json | jq 'select(.type == "alert")'
-              daom replay topic:daom.telemetry --preset sits2026
+              daom replay topic: --since 7d
+              daom replay topic:daom.telemetry --since 2026-11-30T08:00 --until 2026-11-30T20:00
+              daom replay topic: --offsets 0:1000-2000 --preset sits2026
     """
     config = configured(config_path, brokers, preset)
-    tally = Tally()
+    default_topic = Topics(config.kafka.topic_prefix).telemetry
+    opened = open_source(source, config.kafka.client(), default_topic, span)
+    reading, tally, summary = Reading(opened), Tally(), None if as_json else ReplaySummary()
+    code = 0
     try:
-        _print(_items(source, config, tally, quiet=as_json), tally, as_json=as_json)
+        with closing(_entries(reading, config, jobs, as_json=as_json)) as entries:
+            for entry in entries:
+                _print(entry, tally, summary)
+        sys.stdout.flush()
     except BrokenPipeError:
         # Whoever read the output has seen enough; what is still buffered goes nowhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return
+    except KeyboardInterrupt:
+        click.echo(f"daom: stopped; {reading.stopped()}", err=True)
+        code = EXIT_STOPPED
+    except SourceError:
+        _conclude(reading, tally, summary)
+        raise
+    _conclude(reading, tally, summary)
+    if not code and not reading.records:
+        why = "" if tally.faults else nothing_in(opened, span)
+        click.echo(f"daom: {why or source + _NONE_USABLE}", err=True)
+        code = EXIT_NOT_JUDGED
+    raise click.exceptions.Exit(code)
+
+
+def _entries(
+    reading: Reading, config: Config, jobs: int | None, *, as_json: bool
+) -> Generator[Entry, None, None]:
+    shown = progress_bar(reading, hidden=not is_shown(as_json=as_json))
+    with replaying(reading.source, config, jobs, reading.note) as entries, shown as progress:
+        for number, entry in enumerate(entries):
+            if number % 100 == 0:
+                refresh(progress, reading)
+            yield entry
+
+
+def _print(entry: Entry, tally: Tally, summary: ReplaySummary | None) -> None:
+    for kind, reason in entry.faults:
+        tally.faults[kind] += 1
+        click.echo(f"{entry.where}: {kind}: {reason}", err=True)
+    for line in entry.said:
+        if summary is None:
+            sys.stdout.buffer.write(line + b"\n")
+        else:
+            summary.note(decode_output(line))
+
+
+def _conclude(reading: Reading, tally: Tally, summary: ReplaySummary | None) -> None:
+    """Print the table, and what was odd."""
+    tally.records, tally.counted = reading.records, add_counts(reading.counted)
+    if summary is not None and reading.records:
+        print_summary(summary, tally)
+    tell_gaps(reading.gaps)
     for kind, count in sorted(tally.faults.items()):
         click.echo(f"could not be used: {count} x {kind}", err=True)
-    if not tally.records:
-        click.echo(f"daom: {source} holds no record that could be judged", err=True)
-        raise click.exceptions.Exit(EXIT_NOT_JUDGED)
-
-
-def _print(items: Iterator[Output | Fault], tally: Tally, *, as_json: bool) -> None:
-    summary = ReplaySummary()
-    for item in items:
-        if isinstance(item, Fault):
-            click.echo(f"{item.where}: {item.reason.kind}: {item.reason}", err=True)
-        elif as_json:
-            sys.stdout.buffer.write(encode_output(item) + b"\n")
-        else:
-            summary.note(item)
-    sys.stdout.flush()
-    if not as_json:
-        print_summary(summary, tally)
-
-
-def _items(source: str, config: Config, tally: Tally, *, quiet: bool) -> Iterator[Output | Fault]:
-    if source.startswith(_TOPIC):
-        yield from _topic_items(source.removeprefix(_TOPIC), config, tally)
-        return
-    fold = Fold(cell_settings(config), config.worker.max_message_bytes)
-    with spinner(quiet=quiet) as progress:
-        task = progress.add_task(source)
-        for number, item in enumerate(replay(values_of(source), fold, tally)):
-            if number % 1_000 == 0:
-                progress.update(task, description=f"{source}: {tally.records} records")
-            yield item
-
-
-def _topic_items(name: str, config: Config, tally: Tally) -> Iterator[Output | Fault]:
-    """Read a topic to its present end; every partition is a fold of its own."""
-    topic = name or Topics(config.kafka.topic_prefix).telemetry
-    folds: dict[int, Fold] = {}
-    settings = cell_settings(config)
-
-    async def collect() -> Batches:
-        async with aclosing(read_topic(config.kafka.client(), topic)) as records:
-            async for record in records:
-                fold = folds.get(record.partition)
-                if fold is None:
-                    fold = Fold(settings, config.worker.max_message_bytes)
-                    folds[record.partition] = fold
-                where = f"{topic} partition {record.partition} offset {record.offset}"
-                key = (record.key or b"").decode(errors="replace")
-                sourced = Sourced(where, record.value, key, record.timestamp / 1_000.0)
-                yield list(replay([sourced], fold, tally))
-        tally.counted = add_counts(fold.counters() for fold in folds.values())
-
-    with asyncio.Runner() as runner:
-        batches = collect()
-        try:
-            while (batch := runner.run(_next_of(batches))) is not None:
-                yield from batch
-        finally:
-            runner.run(_close(batches))
-
-
-Batches = AsyncGenerator[list[Output | Fault], None]
-
-
-async def _next_of(batches: Batches) -> list[Output | Fault] | None:
-    return await anext(batches, None)
-
-
-async def _close(batches: Batches) -> None:
-    await batches.aclose()

@@ -7,8 +7,8 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -17,27 +17,34 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from connectors.recordings import read_lines
+from connectors.processes import cores
+from connectors.sources import open_source
 from daom import __version__
 from daom.cli.evaluate import Duration
-from daom.cli.options import EXIT_NOT_JUDGED, config_option, json_option
+from daom.cli.options import (
+    EXIT_NO,
+    EXIT_NOT_JUDGED,
+    brokers_option,
+    config_option,
+    json_option,
+    span_options,
+)
+from daom.cli.surveyed import Rereading, divided, surveyed
 from daom.cli.tuned import print_outcome, report
-from daom.config import Config, config_yaml
+from daom.config import ENV_PREFIX, Config, config_yaml
 from daom.errors import SinkError
-from daom.evaluate import sought
-from daom.heard import survey
-from daom.labels import Recorded, place, read_labels
-from daom.replay import Sourced
+from daom.labels import read_labels
+from daom.span import Span
+from daom.topics import Topics
 from daom.tuning.candidates import Maker, Planner
 from daom.tuning.deploy import Told, caught_words, tuned_yaml
 from daom.tuning.holdout import Split
 from daom.tuning.jobs import InThisProcess, OverProcesses, Task
 from daom.tuning.journal import Journal
 from daom.tuning.search import Search, search
-from daom.tuning.space import BUILT_IN, read_space
+from daom.tuning.space import BUILT_IN, SECTIONS, read_space
 from daom.tuning.study import Study, outcome
 
-EXIT_NOT_MET: Final = 1
 _RUNNERS_UP: Final = 5
 
 
@@ -46,6 +53,7 @@ class Options:
     """What the command was asked."""
 
     source: str
+    span: Span
     incidents: Path
     space: Path | None
     within_s: float
@@ -57,6 +65,7 @@ class Options:
     output: Path
     study: Path
     config: Path | None
+    environment: Mapping[str, str]
 
 
 @click.command(name="tune")
@@ -121,9 +130,12 @@ class Options:
     help="What is found along the way, to go on from; beside the output if left out.",
 )
 @config_option
+@brokers_option
+@span_options
 @json_option
 def command(
     source: str,
+    span: Span,
     incidents: Path,
     space: Path | None,
     within_s: float,
@@ -135,6 +147,7 @@ def command(
     output: Path,
     study: Path | None,
     config_path: Path | None,
+    brokers: str | None,
     *,
     as_json: bool,
 ) -> None:
@@ -154,26 +167,27 @@ def command(
               daom tune month.jsonl.gz --incidents incidents.yaml --space space.yaml --jobs 8
               daom worker --config tuned.yaml
     """
+    environment = {n: v for n, v in os.environ.items() if n.startswith(ENV_PREFIX)}
+    if brokers is not None:
+        environment["DAOM_KAFKA__BOOTSTRAP_SERVERS"] = brokers
     options = Options(
         source=source,
+        span=span,
         incidents=incidents,
         space=space,
         within_s=within_s,
         grace_s=grace_s,
         holdout=holdout,
         trials=trials,
-        jobs=jobs or _cores(),
+        jobs=jobs or cores(),
         seed=seed,
         output=output,
         study=study or output.with_name(f"{output.name}.study.jsonl"),
         config=config_path,
+        environment=environment,
     )
     _check_files(options)
     _tune(options, as_json=as_json)
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _check_files(options: Options) -> None:
@@ -185,62 +199,51 @@ def _check_files(options: Options) -> None:
     for name, path in (("--output", options.output), ("--study", options.study)):
         if path.absolute() in paths:
             raise click.BadParameter(f"{path} is read, too; name another file", param_hint=name)
+        if not path.parent.is_dir():
+            raise click.BadParameter(f"there is no directory {path.parent}", param_hint=name)
     if options.output.absolute() == options.study.absolute():
         raise click.BadParameter("is the output, too; name another file", param_hint="--study")
 
 
-def _parts(source: str) -> Iterator[Iterable[Sourced]]:
-    """Yield the parts of a source, each to be folded by itself: a recording is one."""
-    yield (Sourced(f"{source}:{line.number}", line.value) for line in read_lines(source))
-
-
-@dataclass(slots=True)
-class _Digest:
-    """What tells one content of a source from another."""
-
-    _state: hashlib.blake2b = field(default_factory=partial(hashlib.blake2b, digest_size=16))
-
-    def over(self, values: Iterable[Sourced]) -> Iterator[bytes]:
-        for sourced in values:
-            value = sourced.value or b""
-            self._state.update(len(value).to_bytes(8, "big") + value)
-            yield value
-
-    def __str__(self) -> str:
-        return self._state.hexdigest()
-
-
 def _tune(options: Options, *, as_json: bool) -> None:
-    environment = {n: v for n, v in os.environ.items() if n.startswith("DAOM_")}
-    where = str(options.space or "the built-in space")
-    maker = Maker(options.config, environment, where)
+    maker = Maker(options.config, options.environment, str(options.space or "the built-in space"))
     base, space = maker.base(), read_space(options.space)
     maker.check(space)
     planner = Planner(maker, space, base)
     searched, replays = search(space, options.trials, options.seed)
-    split, digest = _surveyed(options, base.config)
+    read_labels(options.incidents)  # What is wrong with them is said before a long reading.
+    kafka = base.config.kafka
+    topic = Topics(kafka.topic_prefix).telemetry
+    source = open_source(options.source, kafka.client(), topic, options.span)
+    recorded, digest = surveyed(source, options.span, base.config)
+    split = divided(recorded, options.incidents, options.holdout, base.config)
     journal = Journal(options.study, _about(options, digest, base.config))
     study = Study(planner, journal, options.within_s)
+    task = Task(Rereading.of(source, base.config), split, options.grace_s)
     try:
-        _carry_out(options, study, split, searched, replays)
+        _carry_out(options, study, task, searched, replays)
     except KeyboardInterrupt:
         click.echo(
-            f"daom: {study.done} replays are in {options.study}; to go on, "
-            "run the same command again",
+            f"daom: {len(journal)} replays are kept in {options.study}; to go on, run the same "
+            "command again",
             err=True,
         )
         raise
     _tell_refused(planner)
-    found = outcome(study, _RUNNERS_UP)
+    _conclude(options, study, split, as_json=as_json)
+
+
+def _conclude(options: Options, study: Study, split: Split, *, as_json: bool) -> None:
     if not any(t.chosen_on.judged and t.judged_on.judged for t in study.trials):
         click.echo("daom: nothing came to be judged: a longer recording is needed", err=True)
         raise click.exceptions.Exit(EXIT_NOT_JUDGED)
+    found = outcome(study, _RUNNERS_UP)
     told = Told(
         command=shlex.join(["daom", *sys.argv[1:]]),
         incidents=str(options.incidents),
         split=split,
         base=options.config,
-        environment=[name for name in environment if name != "DAOM_CONFIG"],
+        environment=[name for name in options.environment if _is_heeded(name)],
     )
     _write(options.output, tuned_yaml(found, told))
     if as_json:
@@ -248,37 +251,12 @@ def _tune(options: Options, *, as_json: bool) -> None:
     else:
         print_outcome(found, split, len(study.trials), str(options.output))
     if not found.meets:
-        raise click.exceptions.Exit(EXIT_NOT_MET)
+        raise click.exceptions.Exit(EXIT_NO)
 
 
-def _surveyed(options: Options, config: Config) -> tuple[Split, str]:
-    """Read the source once: what it holds, where it is divided, and the digest of its content."""
-    digest = _Digest()
-    values = (value for part in _parts(options.source) for value in part)
-    console = Console(stderr=True)
-    with console.status(f"reading {options.source}"):
-        recorded = survey(options.source, digest.over(values), config)
-    if recorded is None:
-        click.echo(f"daom: {options.source} holds no record that could be judged", err=True)
-        raise click.exceptions.Exit(EXIT_NOT_JUDGED)
-    for kind, count in sorted(recorded.refused.items()):
-        click.echo(f"could not be used: {count} x {kind}", err=True)
-    return _split(options, recorded, config), str(digest)
-
-
-def _split(options: Options, recorded: Recorded, config: Config) -> Split:
-    placed = place(read_labels(options.incidents), [recorded], config.signals)
-    for warning in placed.warnings:
-        click.echo(f"daom: {warning}", err=True)
-    split = Split.of(recorded, placed.episodes[0], options.holdout)
-    for name, part in zip(("chooses", "judges"), split.incidents(), strict=True):
-        if not sought("alerts", part):
-            click.echo(
-                f"daom: no incident to be caught began in the part that {name}: there, settings "
-                "are told apart by their alerts alone",
-                err=True,
-            )
-    return split
+def _is_heeded(variable: str) -> bool:
+    """Return whether a variable of the environment changes what is said."""
+    return variable.removeprefix(ENV_PREFIX).lower().partition("__")[0] in SECTIONS
 
 
 def _about(options: Options, digest: str, config: Config) -> dict[str, str]:
@@ -296,7 +274,7 @@ def _about(options: Options, digest: str, config: Config) -> dict[str, str]:
     }
 
 
-def _carry_out(options: Options, study: Study, split: Split, searched: Search, total: int) -> None:
+def _carry_out(options: Options, study: Study, task: Task, searched: Search, total: int) -> None:
     """Run a study under a progress bar: replays, the best so far, and the time left."""
     console = Console(stderr=True)
     columns = (
@@ -306,10 +284,9 @@ def _carry_out(options: Options, study: Study, split: Split, searched: Search, t
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
-    hidden, lines = not console.is_terminal, split.recorded.lines
+    hidden, lines = not console.is_terminal, task.split.recorded.lines
     with Progress(*columns, console=console, transient=True, disable=hidden) as progress:
         bar = progress.add_task(f"replays 0/{total}", total=total * lines)
-        task = Task(partial(_parts, options.source), split, options.grace_s)
         advance = partial(progress.advance, bar)
         study.evaluate = (
             InThisProcess(task, advance)

@@ -13,13 +13,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
 import yaml
 
-from daom.config import Config
+from daom.config import Config, SignalConfig
 from daom.durations import parse_duration
 from daom.errors import ConfigError
 
@@ -51,6 +52,7 @@ alerts.pending_s: [0, 30, 60, 120, 180]
 
 _RANGE_KEYS: Final = ("from", "to", "log", "steps")
 _DEFAULT_STEPS: Final = 5
+_MOST_NEAR: Final = 3
 _DIGITS: Final = 3
 """Of a value between two ends: nobody wants to read more."""
 
@@ -168,11 +170,14 @@ def parse_space(text: str, where: str) -> Space:
 
 def _faults(field: object, given: object) -> Iterator[str]:
     section = str(field).partition(".")[0]
-    if section not in SECTIONS:
-        yield f"is not tuned; what changes what is said are the fields of {', '.join(SECTIONS)}"
-    elif section == field and field != "preset":
+    known = _fields()
+    if field in SECTIONS and field not in known:
         yield f"is a section; name its fields, such as {field}.NAME: [...]"
         return
+    if field not in known and section != "signals":
+        near = get_close_matches(str(field), known, n=_MOST_NEAR)
+        offered = f"is {' or '.join(near)} meant? " if near else ""
+        yield f"unknown; {offered}What changes what is said are the fields of {', '.join(SECTIONS)}"
     if isinstance(given, dict):
         yield from _range_faults(given)
     elif not isinstance(given, list):
@@ -186,6 +191,16 @@ def _faults(field: object, given: object) -> Iterator[str]:
             elif given.count(value) > 1 and value is not True and value is not False:
                 yield f"{value!r} is there twice"
                 return
+
+
+def _fields() -> list[str]:
+    """Return the dotted names of what can be tuned; signals may have others, too."""
+    found = ["preset"]
+    for section in SECTIONS[1:]:
+        fields = getattr(Config.model_fields[section].annotation, "model_fields", {})
+        found.extend(f"{section}.{name}" for name in fields)
+    signals = SignalConfig.model_fields
+    return [*found, *(f"signals.{name}.{field}" for name in Config().signals for field in signals)]
 
 
 def _range_faults(given: Mapping[str, Any]) -> Iterator[str]:

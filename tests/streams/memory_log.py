@@ -14,10 +14,10 @@ from daom.config import Config
 from daom.errors import SourceError
 from daom.fold import Fold
 from daom.presets import cell_settings
+from daom.replay import LogRecord
 from daom.topics import Topics
 from streams.metrics import WorkerMetrics
 from streams.owner import Headers, Owner, Ports
-from streams.partition import LogRecord
 from tests.daom.stories import MODEL, calm, story
 
 TOPICS = Topics("t")

@@ -11,9 +11,10 @@ from daom.config import Config
 from daom.events import Alert
 from daom.fold import Fold
 from daom.presets import cell_settings
+from daom.replay import LogRecord
 from streams.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint, judged_by
 from streams.metrics import WorkerMetrics
-from streams.partition import LogRecord, PartitionFold
+from streams.partition import PartitionFold
 from tests.daom.messages import GOOD, changed, written
 from tests.daom.stories import MODEL, T0, batch, calm, source, story
 from tests.streams.memory_log import TOPICS, Log, run

@@ -6,8 +6,9 @@ from daom.codec import encode_json
 from daom.config import Config
 from daom.fold import Fold
 from daom.presets import cell_settings
+from daom.replay import LogRecord
 from streams.checkpoint import Checkpoint, Marker, decode_checkpoint
-from streams.partition import LogRecord, PartitionFold
+from streams.partition import PartitionFold
 from tests.daom.stories import MODEL, calm, story
 
 SETTINGS = cell_settings(Config())
