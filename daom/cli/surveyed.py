@@ -81,7 +81,12 @@ def surveyed(source: Source, span: Span, config: Config) -> tuple[Recorded, str]
         try:
             recorded = survey(source.name, digest.over(values), config)
         except SourceError as error:
-            raise SourceError(f"{error}; nothing was tuned: that takes all of it") from error
+            if digest.is_empty:
+                raise
+            raise SourceError(
+                f"{error}; nothing was tuned: settings are compared on all of a source or, with "
+                "--until, on what comes before that"
+            ) from error
     if recorded is None:
         why = nothing_in(source, span) if digest.is_empty else ""
         click.echo(f"daom: {why or source.name + ' holds no telemetry to judge'}", err=True)

@@ -42,7 +42,7 @@ from daom.tuning.holdout import Split
 from daom.tuning.jobs import InThisProcess, OverProcesses, Task
 from daom.tuning.journal import Journal
 from daom.tuning.search import Search, search
-from daom.tuning.space import BUILT_IN, SECTIONS, read_space
+from daom.tuning.space import SECTIONS, Space, read_space
 from daom.tuning.study import Study, outcome
 
 _RUNNERS_UP: Final = 5
@@ -217,7 +217,7 @@ def _tune(options: Options, *, as_json: bool) -> None:
     source = open_source(options.source, kafka.client(), topic, options.span)
     recorded, digest = surveyed(source, options.span, base.config)
     split = divided(recorded, options.incidents, options.holdout, base.config)
-    journal = Journal(options.study, _about(options, digest, base.config))
+    journal = Journal(options.study, _about(options, space, digest, base.config))
     study = Study(planner, journal, options.within_s)
     task = Task(Rereading.of(source, base.config), split, options.grace_s)
     try:
@@ -259,17 +259,22 @@ def _is_heeded(variable: str) -> bool:
     return variable.removeprefix(ENV_PREFIX).lower().partition("__")[0] in SECTIONS
 
 
-def _about(options: Options, digest: str, config: Config) -> dict[str, str]:
-    """Return what a study is of, so that no other is gone on with."""
-    space = BUILT_IN if options.space is None else options.space.read_text(encoding="utf-8")
+def _about(options: Options, space: Space, digest: str, config: Config) -> dict[str, str]:
+    """Return what the figures of a study depend on, so that no others are taken for them.
+
+    They do not depend on how soon is soon enough, nor on which replays were asked for.
+    """
     labels = options.incidents.read_text(encoding="utf-8")
     judged = config.model_copy(update={"kafka": Config().kafka, "bridge": Config().bridge})
-    goal = (options.within_s, options.grace_s, options.holdout, options.trials, options.seed)
-    words = {"space": space, "incidents": labels, "configuration": config_yaml(judged)}
+    words = {
+        "incidents": labels,
+        "configuration": config_yaml(judged),
+        "alert settings": repr(space.variants()),
+        "parts": repr((options.grace_s, options.holdout)),
+    }
     return {
         "version of DAOM": __version__,
         "source": digest,
-        "objective": " ".join(map(repr, goal)),
         **{name: hashlib.blake2b(text.encode()).hexdigest()[:32] for name, text in words.items()},
     }
 

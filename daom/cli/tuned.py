@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from daom.times import clock
-from daom.tuning.deploy import caught_words, delay_words, words_of_time
+from daom.tuning.deploy import caught_words, delay_words, week_words, words_of_time
 from daom.tuning.holdout import Split
 from daom.tuning.objective import Figures
 from daom.tuning.study import Outcome, Trial
@@ -41,10 +41,10 @@ def print_outcome(found: Outcome, split: Split, settings: int, output: str) -> N
 def _table(title: str, found: Outcome, part: int) -> Table:
     table = Table(title=title, title_justify="left")
     table.add_column("setting")
-    table.add_column(f"caught within {words_of_time(found.within_s)}")
+    table.add_column(f"caught in {words_of_time(found.within_s)}")
     table.add_column("alerts", justify="right")
     table.add_column("a week")
-    table.add_column("delay")
+    table.add_column("delay, max")
     for name, trial in _rows(found):
         figures = trial.judged_on if part else trial.chosen_on
         table.add_row(name, *_cells(figures, found.within_s))
@@ -63,9 +63,12 @@ def _cells(figures: Figures, within_s: float) -> list[str]:
     if not figures.judged:
         return ["nothing was judged", "", "", ""]
     alerts = f"{figures.alerts}, {figures.false_alarms} false" if figures.alerts else "0"
-    least, most = figures.alerts_a_week_interval
-    week = f"{figures.alerts_a_week:.3g} ({least:.3g}..{most:.3g})"
-    return [caught_words(figures, within_s), alerts, week, delay_words(figures)]
+    return [
+        caught_words(figures, within_s),
+        alerts,
+        week_words(figures),
+        delay_words(figures).replace("at most ", ""),
+    ]
 
 
 def _verdict(found: Outcome) -> Iterator[str]:

@@ -19,6 +19,8 @@ from daom.tuning.objective import Figures
 from daom.tuning.study import Outcome, Trial
 
 _WIDTH: Final = 98
+_THREE_DIGITS: Final = 100.0
+"""From here on a number needs no decimal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,10 +125,18 @@ def caught_words(figures: Figures, within_s: float) -> str:
 
 
 def alerts_words(figures: Figures) -> str:
-    """Return alerts and how many that is a week, with 95 % limits."""
-    least, most = figures.alerts_a_week_interval
-    week = figures.alerts_a_week
-    return f"{figures.alerts} alerts, {week:.3g} a week ({least:.3g}..{most:.3g})"
+    """Return alerts, and how many that is a week."""
+    return f"{figures.alerts} alerts, a week {week_words(figures)}"
+
+
+def week_words(figures: Figures) -> str:
+    """Return alerts a week, with 95 % limits."""
+    least, most = (_short(limit) for limit in figures.alerts_a_week_interval)
+    return f"{_short(figures.alerts_a_week)} ({least}..{most})"
+
+
+def _short(number: float) -> str:
+    return f"{number:.0f}" if number >= _THREE_DIGITS else f"{number:.3g}"
 
 
 def words_of_time(duration_s: float) -> str:

@@ -43,7 +43,7 @@ class Journal:
 
     Args:
         path: Where it is; it is made if it is not there.
-        about: What is searched, in words and digests by name: another search is refused.
+        about: What its figures are of, in words and digests by name: others are refused.
 
     Raises:
         ConfigError: If the file is of another search, or no journal.
@@ -108,8 +108,8 @@ class Journal:
         if other or header.version != VERSION:
             what = ", ".join(other) or "version of DAOM"
             raise ConfigError(
-                f"{self._path}: is of a search with another {what}; remove it to begin anew, or "
-                "name another --study"
+                f"{self._path}: is of another search, which differs in: {what}; remove it to begin "
+                "anew, or name another --study"
             )
 
     def _take(self, lines: Sequence[bytes]) -> None:

@@ -152,7 +152,7 @@ def parse_space(text: str, where: str) -> Space:
         raise ConfigError(f"{where}: not YAML: {' '.join(str(error).split())}") from error
     if not isinstance(given, dict) or not given:
         raise ConfigError(
-            f"{where}: got a {type(given).__name__}; a map of dotted fields is needed, such as "
+            f"{where}: got {_described(given)}; a map of dotted fields is needed, such as "
             "alerts.pending_s: [30, 60, 120]"
         )
     faults = [f"{where}: {field}: {why}" for field in given for why in _faults(field, given[field])]
@@ -168,6 +168,10 @@ def parse_space(text: str, where: str) -> Space:
     return space
 
 
+def _described(given: object) -> str:
+    return "nothing" if not given else f"a {type(given).__name__}"
+
+
 def _faults(field: object, given: object) -> Iterator[str]:
     section = str(field).partition(".")[0]
     known = _fields()
@@ -176,8 +180,8 @@ def _faults(field: object, given: object) -> Iterator[str]:
         return
     if field not in known and section != "signals":
         near = get_close_matches(str(field), known, n=_MOST_NEAR)
-        offered = f"is {' or '.join(near)} meant? " if near else ""
-        yield f"unknown; {offered}What changes what is said are the fields of {', '.join(SECTIONS)}"
+        offered = f"near it are {', '.join(near)}; " if near else ""
+        yield f"unknown; {offered}what can be tuned are the fields of {', '.join(SECTIONS)}"
     if isinstance(given, dict):
         yield from _range_faults(given)
     elif not isinstance(given, list):
