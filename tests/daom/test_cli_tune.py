@@ -17,6 +17,7 @@ from connectors.recordings import write_recording
 from daom.codec import encode_json
 from daom.config import Config, load_config
 from tests.daom.stories import Load, chapter, story
+from tests.fleet import Fleet, several_cells
 from tests.kafka_servers import REPOSITORY
 from tests.processes import running
 from tests.servers import eventually
@@ -29,7 +30,7 @@ INCIDENTS = [
 ]
 COMMAND = (
     *("tune", "hour.jsonl.gz", "--incidents", "incidents.yaml", "--space", "space.yaml"),
-    *("--catch-within", "3m", "--config", "base.yaml"),
+    *("--catch-within", "3m", "--grace", "1m", "--config", "base.yaml"),
 )
 STUDY = Path("tuned.yaml.study.jsonl")
 SPACE = "alerts.min_slowdown: [0.1, 0.6]\nalerts.pending_s: [30, 60]\n"
@@ -133,6 +134,28 @@ def test_a_directory_and_a_range_of_times_are_sources_too(tune, folder):
     assert whole.code == 0
     assert late.code == 2
     assert "incidents.yaml: entry 1: start: " in late.err
+
+
+def test_processes_read_the_partitions_of_a_topic_each_for_itself(
+    daom, folder, embedded_broker, topic_prefix
+):
+    """Two cells of two minutes, of which nothing can be judged: so it says, and keeps that."""
+    Path("space.yaml").write_text("detector.confirm_panes: [2, 1]\n")
+    Path("none.yaml").write_text("[]")
+    lines = several_cells(["m-1", "m-2"], until_s=1_764_000_120.0)
+    write_recording(Path("cells.jsonl"), [line.value for line in lines])
+    usual = ("--incidents", "none.yaml", "--space", "space.yaml")
+
+    with Fleet(embedded_broker.bootstrap_servers, topic_prefix) as fleet:
+        fleet.play(lines)
+        source = ("--brokers", fleet.brokers, f"topic:{fleet.topics.telemetry}")
+        topic = daom("tune", *source, *usual, "--jobs", "2", "--study", "topic")
+    file = daom("tune", "cells.jsonl", *usual, "--jobs", "1", "--study", "file")
+
+    assert (topic.code, file.code) == (3, 3)
+    known = [sorted(map(json.dumps, replays(Path(name)))) for name in ("topic", "file")]
+    assert known[0] == known[1]
+    assert len(known[0]) == 2
 
 
 def test_where_an_incident_is_not_caught_in_time_it_says_no(tune):
