@@ -22,9 +22,11 @@ from connectors.recordings import record_time_s
 from connectors.sources import Done, Part, Source
 from daom.codec import encode_output
 from daom.config import Config
+from daom.errors import MalformedRecord
+from daom.events import Output
 from daom.fold import Fold, Folded
 from daom.presets import cell_settings
-from daom.replay import Sourced, steps
+from daom.replay import Folding, Sourced, steps
 
 GAP_S: Final = 86_400.0
 """A longer time without a record is told: a day that is not there can look like a calm one."""
@@ -81,9 +83,10 @@ class Chunk:
     counted: dict[str, int] | None = None
 
 
-def chunks(config: Config, part: Part) -> Generator[Chunk, None, None]:
+def chunks(
+    part: Part, fold: Folding, *, tells_faults_alone: bool = False
+) -> Generator[Chunk, None, None]:
     """Yield what the records of ``part`` make due, in a fold of its own."""
-    fold = Fold(cell_settings(config), config.worker.max_message_bytes)
     done, clock = Done(), _Clock()
     chunk, read, began_s = Chunk(), 0, time.monotonic()
     for sourced, folded in steps(part.records(done), fold):
@@ -91,8 +94,9 @@ def chunks(config: Config, part: Part) -> Generator[Chunk, None, None]:
         read += 1
         chunk.records += folded.record is not None
         is_full = read >= _CHUNK_RECORDS or time.monotonic() - began_s > _CHUNK_S
-        if is_full or folded.outputs or folded.faults:
-            chunk.entries.append(_entry(clock.log_s, sourced, folded))
+        if is_full or folded.faults or (folded.outputs and not tells_faults_alone):
+            said = () if tells_faults_alone else folded.outputs
+            chunk.entries.append(_entry(clock.log_s, sourced, said, folded.faults))
         if is_full:
             chunk.done, chunk.event_s = done.amount, clock.event_s
             yield chunk
@@ -122,14 +126,27 @@ class _Clock:
         self.log_s = log_s
 
 
-def _entry(time_s: float, sourced: Sourced, folded: Folded) -> Entry:
+def _entry(
+    time_s: float, sourced: Sourced, said: Sequence[Output], faults: Sequence[MalformedRecord]
+) -> Entry:
     return Entry(
         time_s,
         sourced.where,
         sourced.offset,
-        tuple(encode_output(output) for output in folded.outputs),
-        tuple((fault.kind, str(fault)) for fault in folded.faults),
+        tuple(encode_output(output) for output in said),
+        tuple((fault.kind, str(fault)) for fault in faults),
     )
+
+
+def jobs_for(source: Source, jobs: int | None) -> int:
+    """Return how many processes share the parts of ``source``, at most ``jobs``; None: the cores.
+
+    Of themselves only where there is enough to do.
+    """
+    if jobs is None:
+        enough = sum(part.size for part in source.parts) >= _WORTH_PROCESSES
+        jobs = cores() if enough else 1
+    return max(1, min(jobs, len(source.parts)))
 
 
 @contextmanager
@@ -151,16 +168,14 @@ def replaying(
         SourceError: While iterating, if a part cannot be read any further.
         SinkUnavailable: While iterating, if no broker answers.
     """
-    if jobs is None:
-        enough = sum(part.size for part in source.parts) >= _WORTH_PROCESSES
-        jobs = cores() if enough else 1
-    if min(jobs, len(source.parts)) > 1:
+    jobs = jobs_for(source, jobs)
+    if jobs > 1:
         # What the first process is connected by stays with it.
         parts = [part.using({}) for part in source.parts]
         with PartProcesses(partial(_chunks_elsewhere, config), parts, jobs) as processes:
             yield _merged(processes.items(), on_chunk)
         return
-    streams = [chunks(config, part) for part in source.parts]
+    streams = [_chunks_here(config, part) for part in source.parts]
     try:
         yield _merged(streams, on_chunk)
     finally:
@@ -169,7 +184,11 @@ def replaying(
 
 
 def _chunks_elsewhere(config: Config, part: Part) -> Iterator[Chunk]:
-    return chunks(config, part.using(config.kafka.client()))
+    return _chunks_here(config, part.using(config.kafka.client()))
+
+
+def _chunks_here(config: Config, part: Part) -> Generator[Chunk, None, None]:
+    return chunks(part, Fold(cell_settings(config), config.worker.max_message_bytes))
 
 
 def _merged(

@@ -57,14 +57,25 @@ class Fold:
         ``key`` is the cell that the log filed it under; None: what the value says itself, as one of
         a recording may, and else its model's.
         """
-        limits = self.settings.limits
         try:
             record, faults = decode(
-                value, logged_s=logged_s, max_bytes=self.max_message_bytes, limits=limits
+                value,
+                logged_s=logged_s,
+                max_bytes=self.max_message_bytes,
+                limits=self.settings.limits,
             )
+        except MalformedRecord as error:
+            return self.refuse(error, key)
+        return self.take_record(record, faults, key)
+
+    def take_record(
+        self, record: Record, faults: Sequence[MalformedRecord], key: str | None
+    ) -> Folded:
+        """Fold in a record that has been decoded, maybe for several folds; it is not changed."""
+        try:
             cell = self._cell_of(record, record.source.cell if key is None else key)
         except MalformedRecord as error:
-            return Folded(None, (), (error,), noted=self._note(error, key))
+            return self.refuse(error, key)
         admitted = cell.admit(record)
         if admitted.fault is not None:
             faults = (*faults, admitted.fault)
@@ -72,6 +83,10 @@ class Fold:
             return Folded(None, (), faults, noted=True)
         outputs = cell.step(admitted.record)
         return Folded(record, outputs, faults, others=cell.said_by_others())
+
+    def refuse(self, fault: MalformedRecord, key: str | None) -> Folded:
+        """Take note of a value that could not be used; ``key`` is as ``take`` has it."""
+        return Folded(None, (), (fault,), noted=self._note(fault, key))
 
     def _note(self, fault: MalformedRecord, key: str | None) -> bool:
         """Let the cell know that a record filed under it was beyond a limit, if there is one."""
@@ -105,6 +120,12 @@ class Fold:
         if cell is None:
             cell = self.cells[name] = Cell(name, model, self.settings, others=self.others)
         return cell
+
+    def resettle(self, name: str, settings: CellSettings) -> None:
+        """Let a cell, if it is there, go on under ``settings``, with all that it remembers."""
+        cell = self.cells.get(name)
+        if cell is not None:
+            self.cells[name] = Cell(name, cell.model, settings, cell.state)
 
     def restore(self, name: str, model: str, state: CellState) -> None:
         """Let a cell go on from ``state``."""

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-import math
-from collections import Counter
-from collections.abc import Iterable
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from itertools import pairwise
+from typing import Final, Self
 
 from daom.codec import decode
 from daom.config import Config
 from daom.errors import MalformedRecord
 from daom.event_time import CellClock, ClockState
-from daom.events import Alert, Attribution, Direction, DriftVerdict, Output, Series, TelemetryBatch
+from daom.events import (
+    Alert,
+    Attribution,
+    Direction,
+    DriftVerdict,
+    Output,
+    Record,
+    Series,
+    TelemetryBatch,
+)
 from daom.labels import Recorded
 
 Interval = tuple[float, float]
@@ -88,6 +97,16 @@ class SeriesHeard:
             self.calm.append((before_s, now_s))
         self.is_drifting = verdict.drifting
 
+    def absorb(self, other: SeriesHeard) -> None:
+        """Take what was heard of the same series elsewhere, as if it had been heard here."""
+        if other.first_s is None or other.newest_s is None:
+            return
+        if self.newest_s is None or other.newest_s > self.newest_s:
+            self.newest_s, self.is_drifting = other.newest_s, other.is_drifting
+        self.first_s = other.first_s if self.first_s is None else min(self.first_s, other.first_s)
+        self.calm = sorted([*self.calm, *other.calm])
+        self.drifts = sorted([*self.drifts, *other.drifts], key=lambda drift: drift.begin_s)
+
     def _note_drift(self, verdict: DriftVerdict) -> None:
         now_s, series = verdict.event_time_s, verdict.series
         claims = {(verdict.direction, verdict.attribution): now_s}
@@ -123,48 +142,111 @@ class Heard:
                 )
                 self.pages.setdefault((output.cell, incident), page)
 
+    def absorb(self, other: Heard) -> None:
+        """Take what was heard of another part of the same source."""
+        for key, heard in other.series.items():
+            self.series.setdefault(key, SeriesHeard()).absorb(heard)
+        for incident, page in other.pages.items():
+            self.pages.setdefault(incident, page)
+
     @property
     def was_judged(self) -> bool:
         """Whether any series was."""
         return any(heard.judged for heard in self.series.values())
 
 
-def survey(name: str, lines: Iterable[bytes], config: Config) -> Recorded | None:
-    """Return what a recording holds, its times as its cells' clocks believe them.
+@dataclass(slots=True)
+class Survey:
+    """What a recording holds, record by record, its times as its cells' clocks believe them.
 
-    None if it holds no telemetry that can be used.
+    Attributes:
+        begun_s: By model, when its first batch began.
+        clocks: By model, how far its time has come.
+        silences: By model, when nothing of it was recorded.
     """
-    clock = CellClock(config.time.max_ahead_s)
-    clocks: dict[str, ClockState] = {}
-    silences: dict[str, list[Interval]] = {}
-    refused = Counter[str]()
-    start_s, count = math.inf, 0
-    for line in lines:
-        count += 1
-        try:
-            record, faults = decode(line, max_bytes=config.worker.max_message_bytes)
-        except MalformedRecord as error:
-            refused[error.kind] += 1
-            continue
-        refused.update(fault.kind for fault in faults)
+
+    clock: CellClock
+    silent_after_s: float
+    begun_s: dict[str, float] = field(default_factory=dict)
+    clocks: dict[str, ClockState] = field(default_factory=dict)
+    silences: dict[str, list[Interval]] = field(default_factory=dict)
+
+    @classmethod
+    def under(cls, config: Config) -> Self:
+        """Return one that believes and listens as ``config`` says."""
+        return cls(CellClock(config.time.max_ahead_s), config.alerts.silent_after_s)
+
+    def note(self, record: Record) -> None:
+        """Take the next record; telemetry counts alone."""
         if not isinstance(record, TelemetryBatch):
-            continue
+            return
         model = record.source.model
-        state = clocks.setdefault(model, ClockState())
-        before_s = state.now_s
-        believed_s = clock.admit(state, record.source.engine_name, record.end_s, record.logged_s)
+        state = self.clocks.setdefault(model, ClockState())
+        before_s, name = state.now_s, record.source.engine_name
+        believed_s = self.clock.admit(state, name, record.end_s, record.logged_s)
         if before_s is None:
-            start_s = min(start_s, believed_s - (record.end_s - record.start_s))
-        elif believed_s - before_s > config.alerts.silent_after_s:
-            silences.setdefault(model, []).append((before_s, believed_s))
-    if not clocks:
+            self.begun_s[model] = believed_s - (record.end_s - record.start_s)
+        elif believed_s - before_s > self.silent_after_s:
+            self.silences.setdefault(model, []).append((before_s, believed_s))
+
+    def recorded(self, name: str, lines: int = 0) -> Recorded | None:
+        """Return what there was, under a name; None if there was no telemetry."""
+        return recorded_of([self], name, lines)
+
+    def heard_s(self, model: str) -> Iterator[Interval]:
+        """Yield the times in which ``model`` was recorded, in order."""
+        if model not in self.clocks:
+            return
+        from_s = self.begun_s[model]
+        for silent_s, again_s in self.silences.get(model, ()):
+            yield from_s, silent_s
+            from_s = again_s
+        yield from_s, self.clocks[model].now_s or from_s
+
+
+def recorded_of(parts: Sequence[Survey], name: str, lines: int = 0) -> Recorded | None:
+    """Return what the parts of a source hold together; None if there was no telemetry.
+
+    A model is silent while it is so in every part.
+    """
+    models = sorted({model for part in parts for model in part.clocks})
+    if not models:
         return None
+    heard_s = {model: union(i for part in parts for i in part.heard_s(model)) for model in models}
+    silences = {
+        model: [(before[1], after[0]) for before, after in pairwise(heard_s[model])]
+        for model in models
+    }
+    engines = {
+        model: frozenset[str]().union(*(p.clocks[model].own_s for p in parts if model in p.clocks))
+        for model in models
+    }
     return Recorded(
         name=name,
-        start_s=start_s,
-        end_s=max(state.now_s or 0.0 for state in clocks.values()),
-        engines={model: frozenset(state.own_s) for model, state in clocks.items()},
-        silences=silences,
-        lines=count,
-        refused=refused,
+        start_s=min(intervals[0][0] for intervals in heard_s.values()),
+        end_s=max(intervals[-1][1] for intervals in heard_s.values()),
+        engines=engines,
+        silences={model: found for model, found in silences.items() if found},
+        lines=lines,
     )
+
+
+def union(intervals: Iterable[Interval]) -> list[Interval]:
+    """Return the time that is in any of ``intervals``, in order, without overlaps."""
+    joined: list[Interval] = []
+    for start_s, end_s in sorted(intervals):
+        if joined and start_s <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(joined[-1][1], end_s))
+        else:
+            joined.append((start_s, end_s))
+    return joined
+
+
+def survey(name: str, lines: Iterable[bytes], config: Config) -> Recorded | None:
+    """Return what a recording holds; None if it holds no telemetry that can be used."""
+    surveyed, count = Survey.under(config), 0
+    for line in lines:
+        count += 1
+        with contextlib.suppress(MalformedRecord):
+            surveyed.note(decode(line, max_bytes=config.worker.max_message_bytes).record)
+    return surveyed.recorded(name, count)

@@ -75,7 +75,6 @@ class Recorded:
         engines: The engines of each model.
         silences: By model, the times in which nothing of it was recorded.
         lines: How many lines it has, usable or not.
-        refused: How many values could not be used, by why.
     """
 
     name: str
@@ -84,7 +83,6 @@ class Recorded:
     engines: Mapping[str, Collection[str]]
     silences: Mapping[str, Sequence[tuple[float, float]]] = field(default_factory=dict)
     lines: int = 0
-    refused: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

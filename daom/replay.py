@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple, Self
+from typing import NamedTuple, Protocol, Self
 
 from daom.errors import MalformedRecord
 from daom.events import Output
-from daom.fold import Fold, Folded
+from daom.fold import Folded, add_counts
 
 
 class LogRecord(NamedTuple):
@@ -64,25 +64,45 @@ class Tally:
     faults: Counter[str] = field(default_factory=Counter)
     counted: dict[str, int] = field(default_factory=dict)
 
+    def note(self, folded: Folded) -> None:
+        """Take what became of one value."""
+        self.records += folded.record is not None
+        self.faults.update(fault.kind for fault in folded.faults)
+        self.outputs.update(type(output).__name__ for output in folded.outputs)
 
-def replay(values: Iterable[Sourced], fold: Fold, tally: Tally) -> Iterator[Output | Fault]:
+    def absorb(self, other: Tally) -> None:
+        """Take what was met in another part of the same source."""
+        self.records += other.records
+        self.outputs.update(other.outputs)
+        self.faults.update(other.faults)
+        self.counted = add_counts([self.counted, other.counted])
+
+
+class Folding(Protocol):
+    """A ``daom.fold.Fold``, or what folds for several settings at once."""
+
+    def take(self, value: bytes | None, key: str | None, logged_s: float | None = None) -> Folded:
+        """Fold one value in."""
+
+    def counters(self) -> dict[str, int]:
+        """Return what has been counted."""
+
+
+def replay(values: Iterable[Sourced], fold: Folding, tally: Tally) -> Iterator[Output | Fault]:
     """Yield what each value makes due, in log order, and what of it could not be used."""
     for sourced, folded in steps(values, fold):
         yield from _note(folded, sourced.where, tally)
     tally.counted = fold.counters()
 
 
-def steps(values: Iterable[Sourced], fold: Fold) -> Iterator[tuple[Sourced, Folded]]:
+def steps(values: Iterable[Sourced], fold: Folding) -> Iterator[tuple[Sourced, Folded]]:
     """Yield each value, in log order, with what it makes due."""
     for sourced in values:
         yield sourced, fold.take(sourced.value, sourced.key, sourced.logged_s)
 
 
 def _note(folded: Folded, where: str, tally: Tally) -> Iterator[Output | Fault]:
-    tally.records += folded.record is not None
+    tally.note(folded)
     for fault in folded.faults:
-        tally.faults[fault.kind] += 1
         yield Fault(where, fault)
-    for output in folded.outputs:
-        tally.outputs[type(output).__name__] += 1
-        yield output
+    yield from folded.outputs

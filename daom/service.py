@@ -31,6 +31,7 @@ from daom.logs import LOGGING
 from daom.presets import cell_settings
 from daom.replay import LogRecord
 from daom.topics import Topics
+from daom.warm_up import warm_up
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -67,6 +68,8 @@ def run_worker(config: Config) -> None:
         if config.worker.metrics_port:
             stack.enter_context(_status(config, watch, metrics, registry))
         partitions = asyncio.run(_telemetry_partitions(config))
+        watch.membership.enter("starting", "it compiles its formulas")
+        warm_up()
         watch.membership.enter("starting", f"it joins the group {config.kafka.group}")
         data_dir = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="daom-worker-")))
         app = _app(config, partitions, data_dir, watch, metrics, failures)

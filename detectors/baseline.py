@@ -22,6 +22,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from detectors.compiled import compiled
 from detectors.dispersion import Dispersion, Statistic
 from detectors.divergence import (
     KlParts,
@@ -273,18 +274,33 @@ def _statistic(nats: float, degrees: int, inflation: float, n: float, m: float) 
 
 def _service(reference: Yardstick, parts: KlParts, inflation: float) -> Statistic:
     """Return the service statistic: of the groups that both sides know well enough."""
-    degrees, n = reference.group_degrees, parts.group_samples
-    judged = reference.known * (n > degrees)
-    weighted = judged * n * parts.group_nats
-    error = 1.0 + n / reference.group_samples
-    judged_degrees = judged * degrees
-    # Of a group the bias is degrees / 2 (1 / n + 1 / m), and it has a share n of the whole.
-    bias = 0.5 * inflation * float(judged_degrees @ error)
-    return Statistic(
-        value=2.0 * float((weighted / error).sum()),
-        degrees=int(judged_degrees.sum()),
-        kl_nats=max(0.0, (float(weighted.sum()) - bias) / float(n.sum())),
+    value, degrees, nats = _known_groups(
+        reference.known,
+        reference.group_degrees,
+        reference.group_samples,
+        parts.group_samples,
+        parts.group_nats,
+        inflation,
     )
+    return Statistic(value=value, degrees=round(degrees), kl_nats=nats)
+
+
+@compiled
+def _known_groups(
+    known: Floats, degrees: Floats, m: Floats, n: Floats, nats: Floats, inflation: float
+) -> tuple[float, float, float]:
+    """Return the statistic, its degrees of freedom, and the KL a sample without its bias."""
+    value, all_degrees, weighted, bias, samples = 0.0, 0.0, 0.0, 0.0, 0.0
+    for group in range(n.size):
+        samples += n[group]
+        if known[group] > 0.0 and n[group] > degrees[group]:
+            error = 1.0 + n[group] / m[group]
+            value += 2.0 * n[group] * nats[group] / error
+            weighted += n[group] * nats[group]
+            all_degrees += degrees[group]
+            # Of a group the bias is degrees / 2 (1 / n + 1 / m), and it has a share n of all.
+            bias += 0.5 * inflation * degrees[group] * error
+    return value, all_degrees, max(0.0, (weighted - bias) / samples)
 
 
 def expected_quantiles(reference: Yardstick, window: Sample | None) -> tuple[float, ...]:

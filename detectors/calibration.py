@@ -23,8 +23,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from detectors.evidence import LENGTHS, squares, standardised, tail_nats
-from detectors.ranks import INSIDE, N_SCORES, SAMPLES, Ranks
+from detectors.evidence import path_nats
+from detectors.ranks import INSIDE, SAMPLES, Ranks
+from detectors.scan_formulas import LENGTHS
 
 Floats = NDArray[np.float64]
 
@@ -33,8 +34,6 @@ _PATH_PANES: Final = 768
 _BLOCK_PANES: Final = 12
 _CLUSTER_PANES: Final = 32
 """Alarms nearer to one another than this are one."""
-_TAIL_LENGTHS: Final = frozenset(LENGTHS.tolist()[1::2])
-"""Those that tails are asked in: their evidence changes little from one length to the next."""
 _QUANTILES: Final = (0.7, 0.8, 0.9)
 _ROUNDS: Final = 4
 _ALLOWANCE_NATS: Final = 0.12
@@ -50,7 +49,7 @@ def calibrate(rows: NDArray[np.float32], ranks: Ranks, confirm_panes: int) -> fl
         confirm_panes: Cycles in a row that the evidence must hold.
     """
     rng = np.random.default_rng(zlib.crc32(rows.tobytes()))
-    maxima = _path_evidence(_paths(rows, rng), ranks)
+    maxima = path_nats(_paths(rows, rng), ranks)
     held = maxima[:, confirm_panes - 1 :]
     for earlier in range(1, confirm_panes):
         held = np.minimum(held, maxima[:, confirm_panes - 1 - earlier : -earlier])
@@ -84,20 +83,3 @@ def _paths(rows: NDArray[np.float32], rng: np.random.Generator) -> Floats:
     # As if half of each were in the reference: its error cancels.
     paths[..., INSIDE] = 0.5 * paths[..., SAMPLES]
     return paths
-
-
-def _path_evidence(paths: Floats, ranks: Ranks) -> Floats:
-    """Return the evidence at each pane of each path, once the longest window is full."""
-    total = np.concatenate([np.zeros((_PATHS, 1, N_SCORES)), np.cumsum(paths, axis=1)], axis=1)
-    last = total[:, LENGTHS[-1] + 1 :]
-    best = np.zeros(last.shape[:2])
-    for length in LENGTHS.tolist():
-        first = int(LENGTHS[-1]) + 1 - length
-        sums = last - total[:, first : first + last.shape[1]]
-        z = standardised(sums, ranks)
-        usual = np.maximum(np.mean(z * z, axis=(0, 1)), 1e-12)
-        squared = squares(z[..., :2], sums, usual[:2]).max(axis=-1)
-        np.maximum(best, 0.5 * squared, out=best)
-        if length in _TAIL_LENGTHS:
-            np.maximum(best, tail_nats(sums, usual[2:], ranks).max(axis=-1), out=best)
-    return best

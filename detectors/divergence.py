@@ -7,10 +7,13 @@ surprising the current samples are to somebody who knows the reference (the defa
 
 from __future__ import annotations
 
+import math
 from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from detectors.compiled import compiled
 
 Floats = NDArray[np.float64]
 
@@ -78,10 +81,16 @@ def kl_from_logs(current: Floats, log_reference: Floats) -> float:
         current: Counts, shape ``(n_bins,)``, not negative, not all zero.
         log_reference: Logarithms of the reference's probabilities, the same shape.
     """
-    n = float(current.sum())
-    occupied = current > 0.0
-    counts = current[occupied]
-    return float(counts @ (np.log(counts / n) - log_reference[occupied])) / n
+    return _kl_from_logs(current, log_reference)
+
+
+@compiled
+def _kl_from_logs(current: Floats, log_reference: Floats) -> float:
+    n, nats = float(current.sum()), 0.0
+    for index in range(current.size):
+        if current[index] > 0.0:
+            nats += current[index] * (math.log(current[index] / n) - log_reference[index])
+    return nats / n
 
 
 class KlParts(NamedTuple):
@@ -116,7 +125,7 @@ def log_probabilities(
 
 
 def kl_by_chain_rule(
-    current: Floats, log_given: Floats, log_group: Floats, group_starts: NDArray[np.integer]
+    current: Floats, log_given: Floats, log_group: Floats, group_starts: NDArray[np.int64]
 ) -> KlParts:
     """Return the plug-in KL of (workload, latency), split exactly into its two parts.
 
@@ -132,15 +141,27 @@ def kl_by_chain_rule(
     Source:
         Cover & Thomas, Elements of Information Theory, theorem 2.5.3.
     """
-    samples = np.add.reduceat(current, group_starts)
+    samples, group_nats = _by_group(current, log_given, group_starts)
     n = float(samples.sum())
-    # c log(c / n_w) summed over a group is sum c log c - n_w log n_w: no array of n_w is needed.
-    terms = current * (np.log(np.maximum(current, 1e-300)) - log_given)
-    present = np.maximum(samples, 1.0)
-    by_group = np.add.reduceat(terms, group_starts) - samples * np.log(present)
     return KlParts(
-        workload_nats=kl_from_logs(samples, log_group),
-        service_nats=float(by_group.sum()) / n,
-        group_nats=by_group / present,
+        workload_nats=_kl_from_logs(samples, log_group),
+        service_nats=float(samples @ group_nats) / n,
+        group_nats=group_nats,
         group_samples=samples,
     )
+
+
+@compiled
+def _by_group(
+    current: Floats, log_given: Floats, group_starts: NDArray[np.int64]
+) -> tuple[Floats, Floats]:
+    """Return the samples of each group, and the KL of what is within it."""
+    samples, nats = np.zeros(group_starts.size), np.zeros(group_starts.size)
+    for group in range(group_starts.size):
+        last = group + 1 == group_starts.size
+        end = current.size if last else group_starts[group + 1]
+        mine = current[group_starts[group] : end]
+        samples[group] = mine.sum()
+        if samples[group] > 0.0:
+            nats[group] = _kl_from_logs(mine, log_given[group_starts[group] : end])
+    return samples, nats

@@ -29,43 +29,14 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from detectors.ranks import (
-    ABOVE,
-    BODY,
-    EXPECTED,
-    INSIDE,
-    MIX,
-    N_SCORES,
-    SAMPLES,
-    SPREAD,
-    TAILS,
-    Ranks,
-)
+from detectors import scan_formulas as formulas
+from detectors.ranks import ABOVE, BODY, EXPECTED, INSIDE, N_SCORES, SAMPLES, SPREAD, Ranks
+from detectors.scan_formulas import LENGTHS, N_STATISTICS
 
 Floats = NDArray[np.float64]
 
-LENGTHS: Final = np.array([1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 180])
-"""Panes of the windows that are asked."""
 MEMORY_PANES: Final = 360
 """Rows that are kept: the newest panes' scores, for the scan and for its calibration."""
-N_STATISTICS: Final = 2 + len(TAILS)
-"""Body, spread, and each tail."""
-_DISPERSION_PANES: Final = 8_640.0
-_PRIOR_DEGREES: Final = 8.0
-_FIRST_PRIOR_DEGREES: Final = 3.0
-"""How much independence is worth as a guess for single panes, and a length for the next one."""
-_FIRST_TAIL: Final = 2
-_ROOT_LENGTHS: Final = np.sqrt(LENGTHS)
-"""What a length leans on is known of its shorter ones: half of that, on a scale of logarithms."""
-_LEAST: Final = 1e-12
-_LEAST_MIX: Final = 0.5
-_LEAST_ERROR: Final = 0.05
-_LEAST_DISPERSION: Final = 0.9
-_LEAST_CLUMPING: Final = 1e-6
-_MIN_CLUMPS: Final = 1.5
-_NOTABLE_NATS: Final = 5.0
-_CLUMP_LENGTHS: Final = 10
-"""Lengths, up to 32 panes, from which the size of clumps is read."""
 
 
 def _ones() -> Floats:
@@ -110,63 +81,23 @@ class Scan(NamedTuple):
 
 def scan(evidence: Evidence, ranks: Ranks) -> Scan:
     """Return what the windows within reach say."""
-    lengths = LENGTHS[: np.searchsorted(LENGTHS, evidence.reach, side="right")]
-    newest = evidence.rows[-int(lengths[-1]) :].astype(np.float64)
-    # Segments between one length and the next, summed from the newest on.
-    starts = newest.shape[0] - lengths[::-1]
-    sums = np.cumsum(np.add.reduceat(newest, starts)[::-1], axis=0)
+    lengths = LENGTHS[: LENGTHS.searchsorted(evidence.reach, side="right")]
+    sums = formulas.newest_sums(evidence.rows, lengths)
     return Scan(sums, standardised(sums, ranks))
 
 
 def standardised(sums: Floats, ranks: Ranks) -> Floats:
-    """Return the standardised sums, shape ``(..., N_STATISTICS)``.
+    """Return the standardised sums, shape ``(windows, N_STATISTICS)``.
 
     Args:
-        sums: Scores, shape ``(..., N_SCORES)``.
+        sums: Scores, shape ``(windows, N_SCORES)``.
         ranks: The reference. Its own error adds to that of the samples that are no part of it.
     """
-    n = np.maximum(sums[..., SAMPLES], 1.0)
-    scale = n * _error(sums, n, ranks)
-    z = np.empty((*sums.shape[:-1], N_STATISTICS))
-    z[..., 0] = sums[..., BODY] / np.sqrt(scale * ranks.variances[0])
-    z[..., 1] = sums[..., SPREAD] / np.sqrt(scale * ranks.variances[1])
-    share = np.minimum(np.maximum(sums[..., EXPECTED] / n[..., None], _LEAST), 1.0 - _LEAST)
-    excess = sums[..., ABOVE] - sums[..., EXPECTED]
-    z[..., 2:] = excess / np.sqrt(scale[..., None] * share * (1.0 - share))
-    return z
-
-
-def _error(sums: Floats, n: Floats, ranks: Ranks) -> Floats:
-    """Return by how much the reference's own error widens sums, ``1 + n / m`` in the plainest case.
-
-    What is a part of the reference narrows them instead; and where the mix of strata has moved to
-    what the reference knows little of, its error weighs more.
-    """
-    mix = np.maximum(sums[..., MIX] / n, _LEAST_MIX)
-    error: Floats = np.maximum(1.0 + mix * (n - 2.0 * sums[..., INSIDE]) / ranks.m, _LEAST_ERROR)
-    return error
-
-
-def squares(z: Floats, sums: Floats, usual: Floats) -> Floats:
-    """Return ``z^2 / usual`` of body and spread, shape ``(..., 2)``.
-
-    Where samples depend on one another a spread wanders up further than down: its sum is compared
-    with a gamma law of the skewness that such a dependence brings, ``sqrt((V - 1) / n)``, by twice
-    its Cramer rate, once it is worth a look at all.
-    """
-    squared = z * z / usual
-    wider = (z[..., 1] > 0.0) & (squared[..., 1] > _NOTABLE_NATS)
-    if wider.any():
-        n = np.maximum(sums[..., SAMPLES], 1.0)
-        shape = 4.0 * n / np.maximum(usual[..., 1] - 1.0, _LEAST_CLUMPING)
-        excess = np.sqrt(squared[..., 1] / shape)
-        skewed = 2.0 * shape * (excess - np.log1p(excess))
-        squared[..., 1] = np.where(wider, np.maximum(skewed, _NOTABLE_NATS), squared[..., 1])
-    return squared
+    return formulas.standardise(sums, ranks.m, *ranks.variances)
 
 
 def tail_nats(sums: Floats, usual: Floats, ranks: Ranks) -> Floats:
-    """Return the evidence for heavier tails, shape ``(..., len(TAILS))``: 0 where none is.
+    """Return the evidence for heavier tails, shape ``(windows, len(TAILS))``: 0 where none is.
 
     Samples beyond a high quantile are few and, where samples depend on one another, come in clumps:
     their number is Polya-Aeppli (clumps are Poisson, the sizes of clumps geometric). Evidence is
@@ -174,19 +105,13 @@ def tail_nats(sums: Floats, usual: Floats, ranks: Ranks) -> Floats:
     single samples (``usual`` 1) is that of a Poisson number. The reference's own number is one of
     these too: what is expected is what both together make likely, and it has a part in the
     evidence. A tail of which the reference has hardly a clump is not judged.
+
+    Args:
+        sums: Scores, shape ``(windows, N_SCORES)``.
+        usual: ``V`` of each statistic, shape ``(windows, N_STATISTICS)``.
+        ranks: The reference.
     """
-    n = np.maximum(sums[..., SAMPLES], 1.0)[..., None]
-    apart = np.maximum(ranks.m - sums[..., INSIDE], 1.0)[..., None]
-    above, usually = sums[..., ABOVE], np.maximum(sums[..., EXPECTED], _LEAST)
-    reference = usually * (apart / n)
-    pooled = (above + reference) * (n / (n + apart))
-    rest = above + reference - pooled
-    nats = _clumped_rate(above, pooled, np.maximum(usual, 1.0))
-    clump = np.maximum(usual, 1.0)
-    nats += poisson_nats(reference, rest) / clump
-    seen = reference >= _MIN_CLUMPS * clump
-    heavier: Floats = np.where(seen & (above > usually), nats, 0.0)
-    return heavier
+    return formulas.tails(sums, usual, ranks.m)
 
 
 def poisson_nats(seen: Floats, expected: Floats) -> Floats:
@@ -201,39 +126,31 @@ def student_nats(squared: Floats, degrees: Floats) -> Floats:
     return nats
 
 
-def _clumped_rate(above: Floats, expected: Floats, usual: Floats) -> Floats:
-    """Return the Cramer rate of a Polya-Aeppli number at ``above``, more than ``expected``."""
-    q = np.maximum((usual - 1.0) / (usual + 1.0), _LEAST_CLUMPING)
-    clumps = expected * (1.0 - q)
-    # exp(theta) at which the tilted law's mean is what was seen: the root of a quadratic below 1/q.
-    half = above * q + 0.5 * clumps * (1.0 - q)
-    root = half + np.sqrt(np.maximum(half * half - (above * q) ** 2, 0.0))
-    tilt = np.maximum(above / np.maximum(root, _LEAST), 1.0)
-    rate: Floats = above * np.log(tilt) - clumps * (tilt - 1.0) / (1.0 - q * tilt)
-    return rate
-
-
 def evidence_nats(found: Scan, usual: Floats, windows: Floats, ranks: Ranks) -> Floats:
     """Return the evidence of each window and statistic, the same shape as ``z``."""
-    size = found.z.shape[0]
-    degrees = (_PRIOR_DEGREES + windows / _ROOT_LENGTHS)[:size, None]
-    squared = squares(found.z[:, :2], found.sums, usual[:size, :2])
-    nats = np.empty_like(found.z)
-    nats[:, :2] = student_nats(squared, degrees)
-    tails = usual[:size, _FIRST_TAIL:]
-    # No more than this, and mostly far too little to look closer.
-    nats[:, _FIRST_TAIL:] = 0.5 * np.maximum(found.z[:, _FIRST_TAIL:], 0.0) ** 2 / tails
-    if nats[:, _FIRST_TAIL:].max() > _NOTABLE_NATS:
-        nats[:, _FIRST_TAIL:] = tail_nats(found.sums, tails, ranks)
-    return nats
+    return formulas.window_nats(found.z, found.sums, usual, windows, ranks.m)
+
+
+def path_nats(paths: Floats, ranks: Ranks) -> Floats:
+    """Return the strongest evidence at each pane of paths on which nothing has changed.
+
+    Each length and statistic is standardised by its own spread on all paths.
+
+    Args:
+        paths: Scores of panes, shape ``(paths, panes, N_SCORES)``.
+        ranks: The reference.
+
+    Returns:
+        From where the longest window is full, shape ``(paths, panes - LENGTHS[-1])``.
+    """
+    total = np.zeros((paths.shape[0], paths.shape[1] + 1, N_SCORES))
+    np.cumsum(paths, axis=1, out=total[:, 1:])
+    return formulas.path_maxima(total, ranks.m, *ranks.variances)
 
 
 def learn(evidence: Evidence, found: Scan) -> None:
     """Take the windows that end now for calm ones."""
-    size = found.z.shape[0]
-    evidence.windows[:size] = np.minimum(evidence.windows[:size] + 1.0, _DISPERSION_PANES)
-    weight = 1.0 / evidence.windows[:size, None]
-    evidence.squares[:size] += weight * (found.z**2 - evidence.squares[:size])
+    formulas.learn_squares(evidence.squares, evidence.windows, found.z)
 
 
 def learn_reference(evidence: Evidence, ranks: Ranks) -> None:
@@ -255,16 +172,7 @@ def lean_on_shorter(evidence: Evidence) -> None:
     A tail is drawn towards the tail below it, too, of which more is known; and whatever its length,
     it counts in clumps as large as any.
     """
-    prior, weight = np.ones(N_STATISTICS), _FIRST_PRIOR_DEGREES
-    for index, length in enumerate(LENGTHS.tolist()):
-        degrees = evidence.windows[index] / length
-        for statistic in range(N_STATISTICS):
-            if statistic > _FIRST_TAIL:
-                prior[statistic] = max(prior[statistic], prior[statistic - 1])
-            drawn = weight * prior[statistic] + degrees * evidence.squares[index, statistic]
-            prior[statistic] = max(drawn / (weight + degrees), _LEAST_DISPERSION)
-        evidence.usual[index], weight = prior, _PRIOR_DEGREES
-    evidence.usual[:, 2:] = evidence.usual[:_CLUMP_LENGTHS, 2:].max(axis=0)
+    formulas.lean(evidence.usual, evidence.squares, evidence.windows)
 
 
 def settle(evidence: Evidence) -> None:

@@ -14,16 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
-from detectors.evidence import (
-    LENGTHS,
-    MEMORY_PANES,
-    N_STATISTICS,
-    Evidence,
-    Scan,
-    evidence_nats,
-    poisson_nats,
-)
+from detectors.evidence import MEMORY_PANES, Evidence, Scan, evidence_nats, poisson_nats
 from detectors.ranks import ABOVE, BODY, EXPECTED, SAMPLES, SPREAD, WIDTH, Ranks
+from detectors.scan_formulas import LENGTHS, N_STATISTICS
 
 Floats = NDArray[np.float64]
 

