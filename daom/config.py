@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, Literal, Self
 
 import yaml
@@ -48,6 +49,7 @@ _AS_WRITTEN: Final = frozenset(
 """Fields whose variables are no JSON: a password such as 1e5 is not a number."""
 _HIDDEN: Final = frozenset({name for _, name in _AS_WRITTEN} | {"alertmanagers"})
 """What errors do not show: an Alertmanager's URL may hold a password."""
+_SECRET: Final = sorted(field for field in _AS_WRITTEN if not field[1].endswith("_username"))
 
 
 class SignalConfig(Section):
@@ -231,14 +233,29 @@ class Config(Section):
         return self
 
 
-def load_config(path: Path | None, environment: Mapping[str, str]) -> Config:
+def load_config(
+    path: Path | None,
+    environment: Mapping[str, str],
+    fields: Mapping[str, object] = MappingProxyType({}),
+    *,
+    fields_from: str = "",
+) -> Config:
     """Return the configuration of ``path`` (None: the defaults) with ``environment`` on top.
+
+    Args:
+        path: A YAML file.
+        environment: Its variables that begin with ``DAOM_`` override the file.
+        fields: By dotted name, on top of both.
+        fields_from: Where they come from, as messages are to say it.
 
     Raises:
         ConfigError: One message, every fault in it on a line of its own.
     """
     values = _read(path) if path is not None else {}
     origins = _override(values, environment)
+    for name, value in fields.items():
+        _put(values, name.split("."), value)
+        origins[name] = fields_from
     try:
         return Config.model_validate(values)
     except ValidationError as error:
@@ -264,23 +281,30 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _override(values: dict[str, Any], environment: Mapping[str, str]) -> dict[str, str]:
-    """Put DAOM_* variables into ``values``; return the variable behind each dotted field."""
+    """Put DAOM_* variables into ``values``; return where each dotted field is from."""
     origins: dict[str, str] = {}
     for variable in sorted(environment):
         if not variable.startswith(ENV_PREFIX) or variable in _NOT_CONFIG:
             continue
         *parents, last = variable.removeprefix(ENV_PREFIX).lower().split("__")
-        if parents[:1] == ["signals"] and "signals" not in values:
-            # A signal that is there by default keeps what the variable does not name.
-            values["signals"] = {n: s.model_dump() for n, s in _default_signals().items()}
-        section = values
-        for parent in parents:
-            below = section.get(parent)
-            section[parent] = section = dict(below) if isinstance(below, dict) else {}
         text = environment[variable]
-        section[last] = text if (*parents, last) in _AS_WRITTEN else _scalar(text)
-        origins[".".join([*parents, last])] = variable
+        value = text if (*parents, last) in _AS_WRITTEN else _scalar(text)
+        _put(values, [*parents, last], value)
+        origins[".".join([*parents, last])] = f"environment variable {variable}"
     return origins
+
+
+def _put(values: dict[str, Any], names: Sequence[str], value: object) -> None:
+    """Set the field ``names``, from the outermost section inwards."""
+    *parents, last = names
+    if parents[:1] == ["signals"] and "signals" not in values:
+        # A signal that is there by default keeps what is not named.
+        values["signals"] = {n: s.model_dump() for n, s in _default_signals().items()}
+    section = values
+    for parent in parents:
+        below = section.get(parent)
+        section[parent] = section = dict(below) if isinstance(below, dict) else {}
+    section[last] = value
 
 
 def _scalar(text: str) -> object:
@@ -295,13 +319,13 @@ def _explain(fault: Mapping[str, Any], path: Path | None, origins: Mapping[str, 
     field = ".".join(str(part) for part in fault["loc"])
     message = fault["msg"].removeprefix("Value error, ")
     near = [
-        (name, variable)
-        for name, variable in origins.items()
+        (name, origin)
+        for name, origin in origins.items()
         if _is_within(field, name) or _is_within(name, field)
     ]
     # Of a section's variables, the one that the message is about.
     near.sort(key=lambda pair: pair[0].rpartition(".")[2] not in message)
-    where = f"environment variable {near[0][1]}" if near else str(path or "configuration")
+    where = near[0][1] if near else str(path or "configuration")
     if fault["type"] == "extra_forbidden":
         return (
             f"{where}: {field}: unknown; allowed here: {', '.join(_fields_at(fault['loc'][:-1]))}"
@@ -332,6 +356,31 @@ def _fields_at(loc: tuple[object, ...]) -> list[str]:
         if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
             model = field.annotation
     return sorted(model.model_fields)
+
+
+def values_with(
+    path: Path | None, fields: Mapping[str, object]
+) -> tuple[dict[str, Any], list[str]]:
+    """Return what ``path`` (None: nothing) holds with ``fields`` on top, by dotted name.
+
+    Secrets are left out; also returns their dotted names.
+
+    Raises:
+        ConfigError: If ``path`` cannot be read.
+    """
+    values = _read(path) if path is not None else {}
+    left_out = []
+    for section, name in [*_SECRET, ("bridge", "alertmanagers")]:
+        given = values.get(section)
+        if not isinstance(given, dict) or name not in given:
+            continue
+        # The URL of an Alertmanager is a secret if it holds a password.
+        if name != "alertmanagers" or "@" in str(given[name]):
+            del given[name]
+            left_out.append(f"{section}.{name}")
+    for name, value in fields.items():
+        _put(values, name.split("."), value)
+    return values, left_out
 
 
 def config_schema() -> dict[str, Any]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 
-from daom.alerting import AlertDesk
 from daom.cell import CellSettings, CellState
 from daom.circumstances import circumstance_conditions, evidence_for, remarks
 from daom.conditions import (
@@ -16,14 +16,15 @@ from daom.conditions import (
 )
 from daom.context import ContextState, arrivals_rise
 from daom.events import Output, Series
-from daom.lifecycle import SLOWER_THAN_PEERS, Condition
+from daom.lifecycle import SLOWER_THAN_PEERS, AlertLife, Condition
 from daom.limit_conditions import limit_conditions
+from daom.paging import Judged, Lasting, Pager
 from daom.peer_conditions import peer_condition
 from daom.root_cause import Evidence
 from daom.series import SeriesState, SignalSettings, Surrounding, judge
 from detectors.buckets import density_of, measured_alike
 from detectors.peers import MIN_ENGINES, PeerScore, PeersState
-from detectors.protocol import DriftScore, Pane
+from detectors.protocol import Pane
 
 
 class Cycle:
@@ -34,7 +35,7 @@ class Cycle:
         model: The model's name.
         settings: How the cell is judged.
         state: What it remembers.
-        desk: Walks its alerts.
+        pagers: Make alerts of what is found, each by rules of its own.
         number: Of the pane.
         now_s: Event time at which it ended.
     """
@@ -45,7 +46,7 @@ class Cycle:
         model: str,
         settings: CellSettings,
         state: CellState,
-        desk: AlertDesk,
+        pagers: Sequence[Pager],
         number: int,
         now_s: float,
     ) -> None:
@@ -53,31 +54,46 @@ class Cycle:
         self._model = model
         self._settings = settings
         self._state = state
-        self._desk = desk
+        self._pagers = pagers
         self._number = number
         self._now_s = now_s
-        self._conditions: list[Condition] = []
+        self._said: list[Output | Lasting] = []
+        self._found: list[Condition | Judged] = []
         self._judged: dict[str, set[str]] = {signal.name: set() for signal in settings.signals}
         self._agitated: set[str] = set()
 
-    def close(self) -> Iterator[Output]:
-        """Yield what the cell says at the end of this pane."""
+    def close(self) -> None:
+        """Judge every series, and let every pager say what follows."""
         state, settings = self._state, self._settings
         self._renew()
         for signal in settings.signals:
             if signal.name in state.fleet:
-                yield from self._close_signal(signal)
-        self._conditions.extend(self._presence())
-        yield from self._desk.walk(
-            state.desk, self._conditions, self._judged, self._now_s, self._evidence
-        )
+                self._close_signal(signal)
+        self._found.extend(self._presence())
+        for pager in self._pagers:
+            pager.said.extend(self._page(pager))
         for name, engine in state.engines.items():
             engine.context.close_pane(
                 settings.pane_s,
                 calm=name not in self._agitated,
                 forget_after_s=settings.forget_after_s,
             )
-        state.desk.maintenance = [w for w in state.desk.maintenance if w.end_s > self._now_s]
+        windows = state.desk.maintenance
+        state.desk.maintenance = [w for w in windows if w.end_s > self._now_s]
+
+    def _page(self, pager: Pager) -> Iterator[Output]:
+        """Yield what is said under the rules of one pager: of the series, then of the alerts."""
+        lives = pager.state.lives
+        evidence_for = partial(self._evidence, lives.values())
+        for said in self._said:
+            if isinstance(said, Lasting):
+                condition, end_s = pager.condition(said.judged), said.judged.score.end_s
+                yield pager.desk.trigger(condition, said.since_s, end_s, evidence_for)
+            else:
+                yield said
+        found = [*map(pager.condition, self._found), *self._ended(lives.values())]
+        pager.state.maintenance = self._state.desk.maintenance
+        yield from pager.desk.walk(pager.state, found, self._judged, self._now_s, evidence_for)
 
     def _renew(self) -> None:
         """Begin new references where something was changed in this pane."""
@@ -100,7 +116,7 @@ class Cycle:
         if engine is None:
             yield from self._state.fleet.items()
 
-    def _close_signal(self, signal: SignalSettings) -> Iterator[Output]:
+    def _close_signal(self, signal: SignalSettings) -> None:
         """Judge one signal: of each engine, then of all together."""
         closed: dict[str, Pane] = {}
         for name, engine in self._state.engines.items():
@@ -113,10 +129,10 @@ class Cycle:
         peers = self._compare_peers(signal, closed, together)
         for name, pane in closed.items():
             series = self._state.engines[name].series[signal.name]
-            yield from self._judge(name, signal, series, pane, peers.get(name))
+            self._judge(name, signal, series, pane, peers.get(name))
             if series.judged:
                 self._judged[signal.name].add(name)
-        yield from self._judge(None, signal, self._state.fleet[signal.name], together)
+        self._judge(None, signal, self._state.fleet[signal.name], together)
 
     def _compare_peers(
         self, signal: SignalSettings, closed: Mapping[str, Pane], together: Pane
@@ -132,7 +148,7 @@ class Cycle:
         density = density_of(states[name] for name in sorted(alike))
         scores = signal.peers.update(state, counts, together.counts(), self._now_s, density)
         for name, score in scores.items():
-            self._conditions.append(peer_condition(name, signal.name, score, len(scores)))
+            self._found.append(peer_condition(name, signal.name, score, len(scores)))
             if score.apart:
                 self._agitated.add(name)
         return scores
@@ -144,7 +160,7 @@ class Cycle:
         series: SeriesState,
         pane: Pane,
         peers: PeerScore | None = None,
-    ) -> Iterator[Output]:
+    ) -> None:
         identity = Series(model=self._model, engine=engine, signal=signal.name)
         around = Surrounding(
             n_series=self._n_series(),
@@ -153,18 +169,16 @@ class Cycle:
             evidence={} if peers is None else peers.evidence(),
         )
         scores, outputs = judge(self._name, identity, signal, series, pane, self._now_s, around)
-        yield from outputs
+        self._said.extend(outputs)
         for score in scores:
             contexts, changes = self._contexts(engine), self._state.changes
             said = remarks(contexts, signal.name, score, changes, self._settings.pane_s)
-            condition = self._settings.drift.condition(
-                engine, signal.name, score, series.threshold_s, said
-            )
-            self._note(condition, score)
+            judged = Judged(engine, signal.name, score, series.threshold_s, said)
+            self._note(judged)
             if signal.ceiling_s is not None:
                 ceiling = ceiling_condition(engine, signal.name, score, signal.ceiling_s)
-                self._conditions.append(ceiling)
-            yield from self._long_drift(series, condition, score)
+                self._found.append(ceiling)
+            self._long_drift(series, judged)
 
     def _surges(self, engine: str | None) -> bool:
         """Return whether far more requests arrive than usual, at the engine or at any."""
@@ -175,17 +189,15 @@ class Cycle:
         engines = self._state.engines
         return [e.context for name, e in engines.items() if engine in {name, None}]
 
-    def _long_drift(
-        self, series: SeriesState, condition: Condition, score: DriftScore
-    ) -> Iterator[Output]:
-        """Trigger root-cause analysis once for a drift that lasts, where settings ask for it."""
+    def _long_drift(self, series: SeriesState, judged: Judged) -> None:
+        """Ask once for the cause of a drift that lasts, where settings ask for it."""
         after_s = self._settings.alerts.root_cause_after_s
         since_s = series.drift_since_s
         if after_s is None or since_s is None or series.triggered:
             return
-        if score.end_s - since_s > after_s:
+        if judged.score.end_s - since_s > after_s:
             series.triggered = True
-            yield self._desk.trigger(condition, since_s, score.end_s, self._evidence)
+            self._said.append(Lasting(judged, since_s))
 
     def _presence(self) -> Iterator[Condition]:
         """Yield the conditions of silence and stall, and of engines that have been stopped."""
@@ -199,13 +211,12 @@ class Cycle:
             yield from circumstance_conditions(name, engine, settings.pane_s)
         yield cell
         yield from limit_conditions(state.limits, now_s)
-        yield from self._ended()
 
-    def _ended(self) -> Iterator[Condition]:
+    def _ended(self, lives: Iterable[AlertLife]) -> Iterator[Condition]:
         """Yield the conditions of alerts whose subject is gone."""
         state = self._state
         signals = {signal.name for signal in self._settings.signals}
-        for life in state.desk.lives.values():
+        for life in lives:
             if life.engine is not None and life.engine not in state.engines:
                 yield ended_condition(life, f"engine {life.engine} was stopped, or is long gone")
             elif life.signal is not None and life.signal not in signals:
@@ -213,21 +224,18 @@ class Cycle:
             elif life.name == SLOWER_THAN_PEERS and len(state.engines) < MIN_ENGINES:
                 yield ended_condition(life, "there are too few engines to compare")
 
-    def _evidence(self, condition: Condition, onset_s: float) -> Evidence:
-        state = self._state
-        panes, lives = (
-            round((self._now_s - onset_s) / self._settings.pane_s),
-            state.desk.lives.values(),
-        )
-        return evidence_for(
-            condition, onset_s, panes, state.engines, state.changes, lives, self._settings.pane_s
-        )
+    def _evidence(
+        self, lives: Iterable[AlertLife], condition: Condition, onset_s: float
+    ) -> Evidence:
+        state, pane_s = self._state, self._settings.pane_s
+        panes = round((self._now_s - onset_s) / pane_s)
+        return evidence_for(condition, onset_s, panes, state.engines, state.changes, lives, pane_s)
 
     def _n_series(self) -> int:
         """Return how many series share the false alarms that are allowed."""
         return len(self._state.fleet) + sum(len(e.series) for e in self._state.engines.values())
 
-    def _note(self, condition: Condition, score: DriftScore) -> None:
-        self._conditions.append(condition)
-        if condition.engine is not None and (score.suspected or score.drifting):
-            self._agitated.add(condition.engine)
+    def _note(self, judged: Judged) -> None:
+        self._found.append(judged)
+        if judged.engine is not None and (judged.score.suspected or judged.score.drifting):
+            self._agitated.add(judged.engine)

@@ -171,12 +171,12 @@ def judge(kind: AlarmKind, cases: Sequence[Case], rules: Rules) -> Score:
         hits: dict[int, float] = {}
         alarms = list(_alarms(kind, case, rules))
         for alarm in alarms:
-            owner, right_s = _owner(kind, alarm, case.episodes, rules.grace_s)
-            if owner is not None and right_s is not None:
-                hits[owner] = min(right_s, hits.get(owner, math.inf))
-            elif owner is None or not _is_aftermath(kind, alarm, case.episodes[owner]):
+            own, right_s = owner(kind, alarm, case.episodes, rules.grace_s)
+            if own is not None and right_s is not None:
+                hits[own] = min(right_s, hits.get(own, math.inf))
+            elif own is None or not _is_aftermath(kind, alarm, case.episodes[own]):
                 count["false"] += 1
-                count["misread"] += owner is not None
+                count["misread"] += own is not None
         count["alarms"] += len(alarms)
         for number, labelled in enumerate(case.episodes):
             if not _is_sought(kind, labelled):
@@ -195,6 +195,24 @@ def judge(kind: AlarmKind, cases: Sequence[Case], rules: Rules) -> Score:
         unlearned=count["unlearned"],
         in_alarm=count["in_alarm"],
     )
+
+
+def owner(
+    kind: AlarmKind, alarm: Alarm, episodes: Sequence[Labelled], grace_s: float
+) -> tuple[int | None, float | None]:
+    """Return the number of the episode that an alarm falls into, and when it first was right."""
+    own = [n for n, e in enumerate(episodes) if e.concerns(alarm.model, alarm.engine, alarm.signal)]
+    found = owner_of(alarm.begin_s, [episodes[n].episode for n in own], grace_s)
+    if found is None:
+        return None, None
+    episode = episodes[own[found]]
+    if kind == "alerts":
+        times_s = [alarm.end_s] if _is_sought(kind, episode) else []
+    else:
+        claims = alarm.claims.items()
+        times_s = [since_s for claim, since_s in claims if is_right(episode.label.kind, *claim)]
+    in_time_s = (time_s for time_s in times_s if time_s <= episode.episode.end_s + grace_s)
+    return own[found], min(in_time_s, default=None)
 
 
 def sought(kind: AlarmKind, episodes: Iterable[Labelled]) -> list[Labelled]:
@@ -239,24 +257,6 @@ def _joined(drifts: Iterable[Alarm], join_s: float, onsets_s: Collection[float])
 
 def _is_of(labelled: Labelled, series: Series) -> bool:
     return labelled.concerns(series.model, series.engine, series.signal)
-
-
-def _owner(
-    kind: AlarmKind, alarm: Alarm, episodes: Sequence[Labelled], grace_s: float
-) -> tuple[int | None, float | None]:
-    """Return the number of the episode that an alarm falls into, and when it first was right."""
-    own = [n for n, e in enumerate(episodes) if e.concerns(alarm.model, alarm.engine, alarm.signal)]
-    found = owner_of(alarm.begin_s, [episodes[n].episode for n in own], grace_s)
-    if found is None:
-        return None, None
-    owner = episodes[own[found]]
-    if kind == "alerts":
-        times_s = [alarm.end_s] if _is_sought(kind, owner) else []
-    else:
-        claims = alarm.claims.items()
-        times_s = [since_s for claim, since_s in claims if is_right(owner.label.kind, *claim)]
-    in_time_s = (time_s for time_s in times_s if time_s <= owner.episode.end_s + grace_s)
-    return own[found], min(in_time_s, default=None)
 
 
 def _is_aftermath(kind: AlarmKind, alarm: Alarm, labelled: Labelled) -> bool:

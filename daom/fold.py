@@ -26,12 +26,14 @@ class Folded(NamedTuple):
     Attributes:
         record: None where nothing of it could be used,
         noted: but a cell may have noted so much: it has changed, though nobody was heard.
+        others: What it made due under each of the fold's other settings.
     """
 
     record: Record | None
     outputs: Sequence[Output]
     faults: Sequence[MalformedRecord]
     noted: bool = False
+    others: Sequence[Sequence[Output]] = ()
 
 
 @dataclass(slots=True)
@@ -43,6 +45,7 @@ class Fold:
         max_message_bytes: Larger values are refused unread.
         partition: Its number, where the log has partitions.
         cells: By key; those of a checkpoint, or none.
+        others: Settings that differ from ``settings`` in how alerts live alone (``daom.pipeline``).
 
     Attributes:
         door: Speaks of what is refused and no cell's.
@@ -52,6 +55,7 @@ class Fold:
     max_message_bytes: int = DEFAULT_MAX_BYTES
     partition: int | None = None
     cells: dict[str, Cell] = field(default_factory=dict)
+    others: Sequence[CellSettings] = ()
     door: Door = field(init=False)
 
     def __post_init__(self) -> None:
@@ -136,7 +140,8 @@ class Fold:
             faults = (*faults, admitted.fault)
         if admitted.record is None:
             return Folded(None, (), faults, noted=True)
-        return Folded(record, cell.step(admitted.record), faults)
+        outputs = cell.step(admitted.record)
+        return Folded(record, outputs, faults, others=cell.said_by_others())
 
     def _note(self, fault: MalformedRecord, name: str | None) -> bool:
         """Let the cell know that a record filed under it was beyond a limit, if there is one."""
@@ -166,7 +171,7 @@ class Fold:
                 allowed=at_most,
             )
         if cell is None:
-            cell = self.cells[name] = Cell(name, model, self.settings)
+            cell = self.cells[name] = Cell(name, model, self.settings, others=self.others)
         return cell
 
     def resettle(self, name: str, settings: CellSettings) -> None:

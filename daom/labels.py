@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from itertools import combinations
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
@@ -23,7 +22,7 @@ from typing import Any, Final, Literal, get_args
 from daom.as_written import read_as_written
 from daom.durations import parse_duration
 from daom.errors import ConfigError
-from daom.times import parse_time
+from daom.times import clock, parse_time
 from detectors.evaluation import Episode
 
 Kind = Literal["degradation", "improvement", "workload"]
@@ -239,11 +238,11 @@ def _is_inside(label: Label, recording: Recorded) -> bool:
 def _misfits(label: Label, recording: Recorded, signals: Collection[str]) -> Iterator[str]:
     start_s, end_s = (time.at(recording.start_s) for time in (label.start, label.end))
     if end_s <= start_s:
-        yield f"end: {_clock(end_s)} is not after start, {_clock(start_s)}"
+        yield f"end: {clock(end_s)} is not after start, {clock(start_s)}"
     if not _is_inside(label, recording):
         yield (
-            f"start: {_clock(start_s)} is outside {recording.name}, "
-            f"which goes from {_clock(recording.start_s)} to {_clock(recording.end_s)}"
+            f"start: {clock(start_s)} is outside {recording.name}, "
+            f"which goes from {clock(recording.start_s)} to {clock(recording.end_s)}"
         )
     known = recording.engines
     if label.model is not None and label.model not in known:
@@ -266,8 +265,8 @@ def _placed(label: Label, recording: Recorded, warnings: list[str]) -> Labelled:
     start_s, end_s = (time.at(recording.start_s) for time in (label.start, label.end))
     if end_s > recording.end_s:
         warnings.append(
-            f"{label.where}: end: {_clock(end_s)} is after the end of {recording.name}, "
-            f"{_clock(recording.end_s)}, and was cut to it"
+            f"{label.where}: end: {clock(end_s)} is after the end of {recording.name}, "
+            f"{clock(recording.end_s)}, and was cut to it"
         )
     return Labelled(episode=Episode(start_s, min(end_s, recording.end_s)), label=label)
 
@@ -279,8 +278,8 @@ def _overlaps(episodes: Sequence[Labelled]) -> Iterator[str]:
         if begins_s < ends_s and _share_a_series(first.label, second.label):
             number = first.label.where.rpartition(" ")[2]
             yield (
-                f"{second.label.where}: overlaps entry {number} from {_clock(begins_s)} to "
-                f"{_clock(ends_s)}; episodes of one series must not: join them, or name engines "
+                f"{second.label.where}: overlaps entry {number} from {clock(begins_s)} to "
+                f"{clock(ends_s)}; episodes of one series must not: join them, or name engines "
                 "or signals that differ"
             )
 
@@ -289,11 +288,3 @@ def _share_a_series(first: Label, second: Label) -> bool:
     scopes = ("model", "engine", "signal")
     pairs = [(getattr(first, name), getattr(second, name)) for name in scopes]
     return all(None in pair or pair[0] == pair[1] for pair in pairs)
-
-
-def _clock(time_s: float) -> str:
-    """Return an event time as a person reads it, in UTC; Unix seconds beyond the calendar."""
-    try:
-        return datetime.fromtimestamp(time_s, UTC).strftime("%Y-%m-%d %H:%M:%S")
-    except (OverflowError, OSError, ValueError):
-        return f"{time_s:.0f} s"

@@ -12,17 +12,18 @@ no clock, no randomness, no thread. So it is the same live, after a restart, and
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import Final
 
 from daom.admission import Admitted, admit, note
-from daom.alerting import AlertDesk
+from daom.alerting import AlertDesk, DeskState
 from daom.bounded import put
 from daom.cell import CellSettings, CellState
 from daom.cycle import Cycle
 from daom.engine import EngineState, PaneGrid, take_buckets, take_rows
 from daom.errors import MalformedRecord
 from daom.events import ChangeEvent, GpuSample, Output, Record, TelemetryBatch, Tick
+from daom.paging import Pager
 from daom.series import SeriesState, SignalSettings
 from daom.suppression import Window
 
@@ -43,17 +44,28 @@ class Cell:
         model: The model's name.
         settings: How it is judged.
         state: Where to go on from; None begins.
+        others: Settings that differ from ``settings`` in how alerts live (``drift``, ``alerts``)
+            alone: what would be said under them is found out along the way.
     """
 
     def __init__(
-        self, name: str, model: str, settings: CellSettings, state: CellState | None = None
+        self,
+        name: str,
+        model: str,
+        settings: CellSettings,
+        state: CellState | None = None,
+        others: Sequence[CellSettings] = (),
     ) -> None:
         self.name = name
         self.model = model
         self.state = CellState() if state is None else state
         self._settings = settings
         self._grid = PaneGrid(settings.pane_s)
-        self._desk = AlertDesk(name, {"model": model}, settings.alerts)
+        desks = [(settings, self.state.desk), *((other, DeskState()) for other in others)]
+        self._pagers = [
+            Pager(each.drift, AlertDesk(name, {"model": model}, each.alerts), desk)
+            for each, desk in desks
+        ]
 
     def admit(self, record: Record) -> Admitted:
         """Return what of ``record`` there is room for, to be stepped; note what there is not."""
@@ -67,19 +79,23 @@ class Cell:
         """Fold one record in; return what it made due."""
         match record:
             case TelemetryBatch():
-                return self._take_batch(record)
+                self._take_batch(record)
             case Tick():
                 self._settings.clock.tick(self.state.clock, record.time_s, record.logged_s)
-                return list(self._close_panes())
+                self._close_panes()
             case GpuSample():
                 self._take_gpus(record)
             case ChangeEvent():
                 self._take_change(record)
-        return []
+        return self._pagers[0].take()
+
+    def said_by_others(self) -> list[list[Output]]:
+        """Return what was due under each of the other settings since the last call."""
+        return [pager.take() for pager in self._pagers[1:]]
 
     # Taking records in
 
-    def _take_batch(self, batch: TelemetryBatch) -> list[Output]:
+    def _take_batch(self, batch: TelemetryBatch) -> None:
         state = self.state
         name = batch.source.engine_name
         engine = state.engines.get(name)
@@ -87,7 +103,7 @@ class Cell:
             arrival = engine.intake.see(*batch.source.numbering)
             if arrival == "duplicate":
                 self._count("duplicate_batches")
-                return []
+                return
             if arrival == "restarted":
                 self._note_restart(batch)
         now_s = self._settings.clock.admit(state.clock, name, batch.end_s, batch.logged_s)
@@ -95,8 +111,8 @@ class Cell:
         if engine is None and now_s <= state.stopped.get(name, 0.0) + _AFTER_STOP_S:
             self._count("batches_after_stop")
             state.clock.own_s.pop(name, None)
-            return []
-        outputs = list(self._skip_gap(now_s))
+            return
+        self._skip_gap(now_s)
         if engine is None:
             engine = self._add_engine(name, batch, now_s)
         else:
@@ -107,8 +123,7 @@ class Cell:
         engine.take_circumstances(batch, now_s)
         for signal in self._settings.signals:
             self._take_signal(engine, signal, batch, shift_s)
-        outputs.extend(self._close_panes())
-        return outputs
+        self._close_panes()
 
     def _take_signal(
         self, engine: EngineState, signal: SignalSettings, batch: TelemetryBatch, shift_s: float
@@ -190,7 +205,7 @@ class Cell:
 
     # Closing panes
 
-    def _skip_gap(self, now_s: float) -> Iterator[Output]:
+    def _skip_gap(self, now_s: float) -> None:
         """Before a record that ends a silence of the whole cell: nobody was silent *alone*.
 
         What was open is closed, and the time without records is left out: it says nothing, neither
@@ -203,7 +218,7 @@ class Cell:
         resumed = self._grid.number(now_s)
         last_data = max(self._open_panes(), default=state.next_pane - 1)
         while state.next_pane <= min(last_data, resumed - 1):
-            yield from self._close_pane(state.next_pane)
+            self._close_pane(state.next_pane)
         state.next_pane = max(state.next_pane, resumed)
         for engine in state.engines.values():
             engine.last_s += gap_s
@@ -218,7 +233,7 @@ class Cell:
             for number in series.panes
         }
 
-    def _close_panes(self) -> Iterator[Output]:
+    def _close_panes(self) -> None:
         """Close every pane that the watermark has passed."""
         state = self.state
         if state.next_pane is None or state.clock.now_s is None:
@@ -234,7 +249,7 @@ class Cell:
                 state.next_pane = self._grid.number(watermark_s)
                 return
             closed += 1
-            yield from self._close_pane(state.next_pane)
+            self._close_pane(state.next_pane)
 
     def _is_awaited(self, end_s: float, now_s: float) -> bool:
         """Return whether an engine that is not silent has yet to come to ``end_s``."""
@@ -244,11 +259,11 @@ class Cell:
             for engine in self.state.engines.values()
         )
 
-    def _close_pane(self, number: int) -> Iterator[Output]:
+    def _close_pane(self, number: int) -> None:
         state, now_s = self.state, self._grid.end_s(number)
         state.next_pane = number + 1
-        cycle = Cycle(self.name, self.model, self._settings, state, self._desk, number, now_s)
-        yield from cycle.close()
+        pagers = self._pagers
+        Cycle(self.name, self.model, self._settings, state, pagers, number, now_s).close()
         for name in [n for n, e in state.engines.items() if self._is_long_gone(e, now_s)]:
             self._forget(name, now_s)
 

@@ -21,3 +21,11 @@ def parse_time(text: str) -> float | None:
             return None
         time_s = (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
     return time_s if math.isfinite(time_s) else None
+
+
+def clock(time_s: float) -> str:
+    """Return an event time as a person reads it, in UTC; Unix seconds beyond the calendar."""
+    try:
+        return datetime.fromtimestamp(time_s, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    except (OverflowError, OSError, ValueError):
+        return f"{time_s:.0f} s"

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from scipy.stats import chi2
+from scipy.stats import beta, chi2
 
 _ROUNDING: Final = 1e-9
 """Of a count of intervals: ``n`` of ``observed_s / n`` fit, whatever the last bit says."""
@@ -219,6 +219,28 @@ def mtbfa_interval(
     most = float(chi2.ppf(1.0 - tail, 2 * n_false + 2)) / 2.0
     least = float(chi2.ppf(tail, 2 * n_false)) / 2.0 if n_false else 0.0
     return observed_s / most, observed_s / least if least else math.inf
+
+
+def share_interval(n_found: int, n: int, confidence: float = 0.95) -> tuple[float, float]:
+    """Return exact confidence limits of a share of which ``n_found`` in ``n`` were seen.
+
+    >>> share_interval(4, 4)[0] < 0.4
+    True
+
+    Raises:
+        ValueError: If the counts are out of range, or ``confidence`` is not between 0 and 1.
+
+    Source:
+        Clopper and Pearson (1934). doi:10.1093/biomet/26.4.404
+    """
+    if not 0 <= n_found <= n or n == 0:
+        raise ValueError(f"{n_found} of {n}; it must be 0 to n, of 1 or more")
+    if not 0.0 < confidence < 1.0:
+        raise ValueError(f"confidence={confidence}; it must be between 0 and 1")
+    tail = (1.0 - confidence) / 2.0
+    least = float(beta.ppf(tail, n_found, n - n_found + 1)) if n_found else 0.0
+    most = float(beta.ppf(1.0 - tail, n_found + 1, n - n_found)) if n_found < n else 1.0
+    return least, most
 
 
 def alarm_every_n_baseline(observed_s: float, every_s: float, *, phase: float = 1.0) -> list[float]:

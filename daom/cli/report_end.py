@@ -10,7 +10,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from daom.cli.scores import duration_words
+from daom.durations import duration_words
 
 _WHOLE: Final = 10.0
 """From here on a number needs no decimal."""

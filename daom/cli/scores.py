@@ -7,18 +7,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any, Final
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 from daom.cli.summary import clock
+from daom.durations import duration_words
 from daom.evaluate import ALARM_KINDS, AlarmKind, Baseline, Score, sought
 from daom.heard import Interval
 from daom.labels import Labelled, Recorded
-
-_TWO_DIGITS: Final = 10.0
-"""From here on a number needs no decimal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,15 +145,6 @@ def _limits(mean: float, interval: Interval, form: Any) -> str:
     return (
         f"over {form(least)}" if math.isinf(mean) else f"{form(mean)} ({form(least)}..{form(most)})"
     )
-
-
-def duration_words(duration_s: float) -> str:
-    """Return a duration in the largest unit of which there are at least two: 90s, 2.5m, 30d."""
-    for unit_s, unit in ((86_400.0, "d"), (3_600.0, "h"), (60.0, "m")):
-        if duration_s >= 2.0 * unit_s:
-            number = duration_s / unit_s
-            return f"{number:.1f}{unit}" if number < _TWO_DIGITS else f"{number:.0f}{unit}"
-    return f"{duration_s:.0f}s"
 
 
 # For scripts
