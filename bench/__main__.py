@@ -11,7 +11,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from bench import core, kafka, peers
+from bench import core, kafka, peers, replay
 
 
 def main() -> None:
@@ -30,6 +30,11 @@ def main() -> None:
     binned = core.bincount_per_s(rounds)
     rows.append(("numpy bincount of the same samples", binned, "samples/s", ""))
     rows.append(("judging a series at a pane's close", core.judge_us(rounds), "us", ""))
+    for batch_s in (0.25, 1.0):
+        took = replay.day(batch_s, minutes=3.0 if arguments.short else 15.0)
+        name = f"replay a day of an engine, messages of {batch_s:g} s"
+        remark = f"{took.replay_s / took.bincount_s:.0f} times its bincount; target 60 s"
+        rows.append((name, took.replay_s, "s", remark))
     for name, size in core.state_bytes().items():
         rows.append((f"state of a series, {name}", size, "bytes", "target 32 KiB"))
     batches = 4_000 if arguments.short else 20_000

@@ -83,7 +83,7 @@ def contested(
         SinkUnavailable: While iterating, if no broker answers.
         KeyboardInterrupt: While iterating, on the second Ctrl-C.
     """
-    if (jobs := jobs_for(source, jobs)) > 1:
+    if (jobs := jobs_for(source.parts, jobs)) > 1:
         # What the first process is connected by stays with it.
         parts = [part.using({}) for part in source.parts]
         stop = multiprocessing.get_context("spawn").Event()

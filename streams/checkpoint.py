@@ -22,6 +22,8 @@ from daom.series import SeriesState, SignalSettings
 
 MAGIC: Final = b"DAOM"
 VERSION: Final = 6
+MARKER_KEY: Final = b"\x00partition"
+"""Key of a partition's marker among its cells' checkpoints: no model can have this name."""
 _DIGEST_BYTES: Final = 16
 _HEADER_BYTES: Final = len(MAGIC) + 1 + _DIGEST_BYTES
 _FAST: Final = 1

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -26,7 +23,7 @@ class Round(NamedTuple):
 
     Attributes:
         wrong: What does not agree, in words; empty where all does.
-        outputs: So many ids there are by now,
+        outputs: So many messages agree by now,
         firing: and so many alerts fire.
         repeats: Said again, the same to the byte, since the beginning.
         restarts: Workers that ended by themselves, since the beginning.
@@ -85,9 +82,9 @@ def rounds(
                 number=number,
                 fault=fault.name,
                 wrong=wrong,
-                outputs=len(scene.said.outputs),
-                firing=len(scene.expected.firing),
-                repeats=scene.said.repeats,
+                outputs=scene.books.found.same,
+                firing=len(scene.books.firing),
+                repeats=scene.books.found.repeats,
                 restarts=scene.restarts,
                 took_s=took_s,
             )
@@ -96,12 +93,6 @@ def rounds(
 
 
 def _replay_differs(scene: Scene) -> str:
-    """Return whether ``daom replay`` of the topic says other ids than were said."""
-    done = subprocess.run(
-        [sys.executable, "-m", "daom", "replay", "topic:", "--json"],
-        env=scene.fleet.environment,
-        capture_output=True,
-        check=True,
-    )
-    ids = {json.loads(line)["id"] for line in done.stdout.splitlines()}
-    return "" if ids == scene.said.outputs.keys() else "daom replay says something else"
+    """Return in words what ``daom replay --verify`` finds; "": it agrees."""
+    code, told = scene.fleet.verified()
+    return "" if code == 0 else f"daom replay --verify exits with {code}: {told}"

@@ -24,7 +24,7 @@ from daom.config import Config
 from daom.connections import KafkaConfig
 from daom.errors import SinkUnavailable, SourceError
 from tests.chaos.alertmanager import Way
-from tests.chaos.books import Expected, Said, differences
+from tests.chaos.books import Books
 from tests.fleet import Fleet, Worker
 from tests.kafka_servers import RealKafka
 from tests.servers import WITHOUT_PROXY, Alertmanager, eventually
@@ -76,8 +76,7 @@ class Scene:
         self.bridge = self._start_bridge()
         self._exit.callback(self._kill_bridge)
         config = Config(kafka=KafkaConfig(bootstrap_servers=(address,), topic_prefix="chaos"))
-        self.expected = Expected(self.fleet.client, self.fleet.topics, config)
-        self.said = Said(self.fleet.client, self.fleet.topics)
+        self.books = Books(self.fleet.client, self.fleet.topics, config)
         for _ in range(WORKERS):
             self.start_worker()
         return self
@@ -160,24 +159,24 @@ class Scene:
         deadline_s = time.monotonic() + AGREES_WITHIN_S
         while True:
             wrong = self._differences()
-            if not wrong or time.monotonic() > deadline_s:
-                return "; ".join(wrong)
+            if not wrong:
+                return ""
+            if time.monotonic() > deadline_s:
+                return "; ".join([*wrong, self.books.told()])
             self.revive()
             time.sleep(0.3)
 
     def _differences(self) -> list[str]:
         try:
-            # What has been said is read first: whatever it follows from is in the log by then.
-            self.said.update()
-            self.expected.update()
+            differences = list(self.books.differences())
         except (SourceError, SinkUnavailable) as error:
             return [str(error)]
-        return [*differences(self.expected, self.said), *self._alertmanager_differs()]
+        return [*differences, *self._alertmanager_differs()]
 
     def _alertmanager_differs(self) -> Iterator[str]:
         with WITHOUT_PROXY.open(f"{self.alertmanager.url}/api/v2/alerts", timeout=10.0) as answer:
             found = {frozenset(alert["labels"].items()) for alert in json.load(answer)}
-        wanted = {frozenset(labels.items()) for labels in self.expected.firing.values()}
+        wanted = {frozenset(labels.items()) for labels in self.books.firing.values()}
         if found != wanted:
             yield (
                 f"Alertmanager shows {len(found)} alerts where {len(wanted)} fire; too many: "
