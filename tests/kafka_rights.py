@@ -62,8 +62,8 @@ def _rights(resources: str, operations: str) -> Iterator[Right]:
     if operations == "none":
         return
     resource = "group" if resources.startswith("group ") else "topic"
-    names = re.findall(r"`([^`]+)`", resources) or [resources]
-    for name in names:
+    # Named in backquotes, but for the topic that a command is given.
+    for name in re.findall(r"NAME|(?<=`)[\w.-]+(?=`)", resources):
         for operation in operations.split(", "):
             yield Right(resource, name, operation, prefixed=resources.startswith("prefix "))
 

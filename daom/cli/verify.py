@@ -11,7 +11,7 @@ from itertools import zip_longest
 
 import click
 
-from connectors.kafka import Client, describe_topics, read_topic
+from connectors.kafka import Client, check_rights, describe_topics, read_topic
 from connectors.replaying import side_by_side
 from connectors.sources import TOPIC, Source, TopicPart
 from connectors.verifying import Written, explain, owed
@@ -72,6 +72,8 @@ def _partitions(source: Source) -> dict[int, TopicPart]:
 
 async def _promised(client: Client, topics: Topics) -> dict[int, int]:
     """Return by partition the offset before which all has been said: a checkpoint's promise."""
+    # A broker hides a topic from whoever may not read it: it would promise nothing.
+    await check_rights(client, {topics.checkpoints: ("Read",)})
     if not await describe_topics(client, [topics.checkpoints]):
         return {}
     promised = {}

@@ -27,7 +27,8 @@ UNTIL_A_CAUSE = 7_200
 SENDERS = "plugin in vLLM, `daom gpu`, `daom scrape`, `daom play`"
 WORKER, BRIDGE = "`daom worker`", "`daom bridge alertmanager`"
 CHANGE = "`daom receive`, `daom change`"
-REPLAY = "`daom replay topic:NAME`, `daom record topic:NAME`"
+REPLAY = "`daom replay`, `daom record`, `daom compare`, `daom evaluate` with `topic:NAME`"
+VERIFY = "`daom replay topic:NAME --verify`"
 CREATE, DESCRIBE = "`daom topics create`", "`daom topics describe`"
 ROWS = {
     process: [r._replace(name=TOPICS.telemetry) if r.name == "NAME" else r for r in rights]
@@ -37,7 +38,7 @@ ROWS = {
 USERS = {process: f"user-{number}" for number, process in enumerate(ROWS)}
 LACKING = [
     (process, lacked)
-    for process in (SENDERS, WORKER, BRIDGE, CHANGE, REPLAY)
+    for process in (SENDERS, WORKER, BRIDGE, CHANGE, REPLAY, VERIFY)
     for lacked in ROWS[process]
 ]
 COMMANDS = {
@@ -46,6 +47,7 @@ COMMANDS = {
     BRIDGE: ["bridge", "alertmanager"],
     CHANGE: ["change", "--model", "m", "--kind", "deploy"],
     REPLAY: ["replay", f"topic:{TOPICS.telemetry}"],
+    VERIFY: ["replay", "topic:", "--verify"],
 }
 
 
@@ -163,12 +165,14 @@ def test_every_process_does_its_work_with_the_rights_of_its_row(
             change = json.dumps({"model": "m", "kind": "deploy"}).encode()
             assert "m" in asked(f"http://127.0.0.1:{port}/v1/changes", change)
         restarted = said_at_the_end(worker)
+    verified = as_user(USERS[VERIFY], *COMMANDS[VERIFY])
     told = as_user(USERS[CHANGE], *COMMANDS[CHANGE])
     replayed = as_user(USERS[REPLAY], *COMMANDS[REPLAY])
     recorded = as_user(USERS[REPLAY], "record", "topic:", tmp_path / "recorded.jsonl")
 
     assert "goes on at offset" in restarted
     assert "goes on at offset 0" not in restarted
+    assert verified.code == 0, verified.out + verified.err
     assert (told.code, told.out) == (0, "told m: deploy\n")
     assert f"{len(lines) + 3} records" in replayed.out
     assert recorded.code == 0, recorded.err
