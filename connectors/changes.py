@@ -13,13 +13,19 @@ from typing import Final
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
 
-from connectors.kafka import Client, describe_topics, read_topic
+from connectors.kafka import Client, check_rights, describe_topics, read_topic
+from connectors.rights import Needs
 from daom.codec import encode_json, schema_of
 from daom.errors import ConfigError, SinkRejected, SinkUnavailable
 from daom.events import ChangeEvent, is_cell_of
 from daom.topics import Topics
 
 _ATTEMPT_MS: Final = 10_000
+
+
+def change_needs(topics: Topics) -> Needs:
+    """Return what whoever tells of changes must be allowed to do."""
+    return {topics.telemetry: ("Write",), topics.checkpoints: ("Read",)}
 
 
 async def find_cells(client: Client, topics: Topics, model: str) -> list[str]:
@@ -56,6 +62,7 @@ async def tell_cells(client: Client, topics: Topics, change: ChangeEvent) -> lis
         SinkUnavailable: If no broker answers, or it takes the event in no time.
         SinkRejected: If the broker refuses it.
     """
+    await check_rights(client, change_needs(topics))
     cells = await find_cells(client, topics, change.source.model)
     producer = AIOKafkaProducer(**client, acks="all", request_timeout_ms=_ATTEMPT_MS)
     value, headers = encode_json(change), [("schema", schema_of(change).encode())]

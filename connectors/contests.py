@@ -83,7 +83,7 @@ def contested(
         SinkUnavailable: While iterating, if no broker answers.
         KeyboardInterrupt: While iterating, on the second Ctrl-C.
     """
-    if (jobs := jobs_for(source, jobs)) > 1:
+    if (jobs := jobs_for(source.parts, jobs)) > 1:
         # What the first process is connected by stays with it.
         parts = [part.using({}) for part in source.parts]
         stop = multiprocessing.get_context("spawn").Event()
@@ -112,7 +112,7 @@ def _of_part(
     settings: Sequence[Setting], part: Part, is_stopped: Callable[[], bool]
 ) -> Generator[Told, None, None]:
     contest = Contest(settings)
-    fold = contest.open()
+    fold = contest.open(part.partition)
     try:
         with closing(chunks(part, fold, tells_faults_alone=True)) as told:
             while not is_stopped() and (chunk := next(told, None)) is not None:
@@ -147,6 +147,7 @@ class _Waiting:
         self._part = part
         self._interrupt = interrupt
         self.name, self.size, self.unit = part.name, part.size, part.unit
+        self.partition = part.partition
 
     def using(self, client: Client) -> Self:
         return type(self)(self._part.using(client), self._interrupt)

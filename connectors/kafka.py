@@ -22,11 +22,13 @@ from aiokafka.errors import (
     GroupAuthorizationFailedError,
     KafkaError,
     TopicAlreadyExistsError,
+    TopicAuthorizationFailedError,
     for_code,
 )
 
 from connectors.bootstrap import address_of, bootstrap_reasons
 from connectors.log_reader import READING, seek, until_the_end
+from connectors.rights import Needs, require_rights
 from daom.errors import ConfigError, SinkRejected, SinkUnavailable, SourceError
 from daom.topics import TopicSpec
 
@@ -106,15 +108,23 @@ async def wait_for_broker(
         pause_s = min(2.0 * pause_s, _LONGEST_PAUSE_S)
 
 
-async def check_access(client: Client) -> None:
+async def check_access(client: Client, needs: Needs) -> None:
     """Return at once, unless Kafka refuses this client; one that is away may come back.
 
     Raises:
         ConfigError: If aiokafka refuses the settings themselves.
-        SinkRejected: If a broker refuses the password, or its certificate is not to be trusted.
+        SinkRejected: If a broker refuses the password, its certificate is not to be trusted, or a
+            right is missing.
     """
     with suppress(SinkUnavailable):
         await wait_for_broker(client, within_s=0.0)
+        await check_rights(client, needs)
+
+
+async def check_rights(client: Client, needs: Needs) -> None:
+    """Return, or raise SinkRejected naming each right that this user ``needs`` and lacks."""
+    async with _admin(client) as admin:
+        await require_rights(admin, needs)
 
 
 async def check_group(client: Client, group: str) -> None:
@@ -307,6 +317,8 @@ async def _create(admin: Any, specs: Collection[TopicSpec]) -> set[str]:
         elif code != TopicAlreadyExistsError.errno:
             kind = for_code(code)
             why = next(filter(None, message), kind.__name__)
+            if kind is TopicAuthorizationFailedError:
+                why += " It needs Create on the topic"
             refusals.append((kind.retriable, f"topic {name}: {why}"))
     if refusals:
         whether = SinkUnavailable if all(retriable for retriable, _ in refusals) else SinkRejected
@@ -347,6 +359,7 @@ async def partitions_of(
         SinkUnavailable: If no broker answers.
     """
     async with _admin(client) as admin:
+        await require_rights(admin, {topic: ("Read",)})
         count, _ = (await _layout(admin)).get(topic, (0, False))
     if not count:
         raise SourceError(f"there is no topic {topic} on Kafka at {address_of(client)}")

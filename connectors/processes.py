@@ -22,6 +22,7 @@ from connectors.sources import Part
 from daom.errors import DaomError
 
 _T = TypeVar("_T")
+_Part = TypeVar("_Part", bound=Part)
 
 _AHEAD: Final = 4
 """Items of a part that may wait: enough that no process waits for the one that merges."""
@@ -48,7 +49,7 @@ class _Failure(NamedTuple):
     error: Exception
 
 
-class PartProcesses(Generic[_T]):
+class PartProcesses(Generic[_Part, _T]):
     """The parts of a source, each worked on by one of several processes.
 
     Args:
@@ -58,7 +59,7 @@ class PartProcesses(Generic[_T]):
     """
 
     def __init__(
-        self, work: Callable[[Part], Iterator[_T]], parts: Sequence[Part], jobs: int
+        self, work: Callable[[_Part], Iterator[_T]], parts: Sequence[_Part], jobs: int
     ) -> None:
         self._work = work
         self._parts = parts
@@ -151,9 +152,9 @@ class _Worker:
             self._process.join()
 
 
-def _shares(parts: Sequence[Part], jobs: int) -> list[dict[int, Part]]:
+def _shares(parts: Sequence[_Part], jobs: int) -> list[dict[int, _Part]]:
     """Return the parts by number, shared so that all processes have about as much to do."""
-    shares: list[dict[int, Part]] = [{} for _ in range(jobs)]
+    shares: list[dict[int, _Part]] = [{} for _ in range(jobs)]
     sizes = [0] * jobs
     for number in sorted(range(len(parts)), key=lambda n: -parts[n].size):
         least = sizes.index(min(sizes))

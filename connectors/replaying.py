@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from operator import attrgetter
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from connectors.processes import PartProcesses, cores
 from connectors.recordings import record_time_s
@@ -27,6 +27,9 @@ from daom.events import Output
 from daom.fold import Fold, Folded
 from daom.presets import cell_settings
 from daom.replay import Folding, Sourced, steps
+
+_T = TypeVar("_T")
+_Part = TypeVar("_Part", bound=Part)
 
 GAP_S: Final = 86_400.0
 """A longer time without a record is told: a day that is not there can look like a calm one."""
@@ -138,15 +141,15 @@ def _entry(
     )
 
 
-def jobs_for(source: Source, jobs: int | None) -> int:
-    """Return how many processes share the parts of ``source``, at most ``jobs``; None: the cores.
+def jobs_for(parts: Sequence[Part], jobs: int | None) -> int:
+    """Return how many processes share ``parts``, at most ``jobs``; None: the cores.
 
     Of themselves only where there is enough to do.
     """
     if jobs is None:
-        enough = sum(part.size for part in source.parts) >= _WORTH_PROCESSES
+        enough = sum(part.size for part in parts) >= _WORTH_PROCESSES
         jobs = cores() if enough else 1
-    return max(1, min(jobs, len(source.parts)))
+    return max(1, min(jobs, len(parts)))
 
 
 @contextmanager
@@ -168,27 +171,44 @@ def replaying(
         SourceError: While iterating, if a part cannot be read any further.
         SinkUnavailable: While iterating, if no broker answers.
     """
-    jobs = jobs_for(source, jobs)
-    if jobs > 1:
-        # What the first process is connected by stays with it.
-        parts = [part.using({}) for part in source.parts]
-        with PartProcesses(partial(_chunks_elsewhere, config), parts, jobs) as processes:
-            yield _merged(processes.items(), on_chunk)
-        return
-    streams = [_chunks_here(config, part) for part in source.parts]
-    try:
+    with side_by_side(source.parts, config, _folded, jobs) as streams:
         yield _merged(streams, on_chunk)
+
+
+@contextmanager
+def side_by_side(
+    parts: Sequence[_Part],
+    config: Config,
+    work: Callable[[Config, _Part], Generator[_T, None, None]],
+    jobs: int | None = None,
+) -> Iterator[Sequence[Iterator[_T]]]:
+    """Give what ``work`` makes of each part, in the order of the parts, as it is asked for.
+
+    It works in ``jobs`` processes, as ``replaying`` says; so it and what it yields are pickled.
+    """
+    if (jobs := jobs_for(parts, jobs)) > 1:
+        # What the first process is connected by stays with it.
+        moved = [part.using({}) for part in parts]
+        with PartProcesses(partial(_elsewhere, work, config), moved, jobs) as processes:
+            yield processes.items()
+        return
+    streams = [work(config, part) for part in parts]
+    try:
+        yield streams
     finally:
         for stream in streams:
             stream.close()
 
 
-def _chunks_elsewhere(config: Config, part: Part) -> Iterator[Chunk]:
-    return _chunks_here(config, part.using(config.kafka.client()))
+def _elsewhere(
+    work: Callable[[Config, _Part], Generator[_T, None, None]], config: Config, part: _Part
+) -> Iterator[_T]:
+    return work(config, part.using(config.kafka.client()))
 
 
-def _chunks_here(config: Config, part: Part) -> Generator[Chunk, None, None]:
-    return chunks(part, Fold(cell_settings(config), config.worker.max_message_bytes))
+def _folded(config: Config, part: Part) -> Generator[Chunk, None, None]:
+    max_bytes = config.worker.max_message_bytes
+    return chunks(part, Fold(cell_settings(config), max_bytes, part.partition))
 
 
 def _merged(

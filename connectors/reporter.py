@@ -31,6 +31,9 @@ _FIRST_PAUSE_S: Final = 0.2
 _LONGEST_PAUSE_S: Final = 5.0
 _IN_FLIGHT: Final = 64
 _SCHEMA_HEADER: Final = "schema"
+_NOT_ALLOWED: Final = 29
+"""Kafka's code for a topic that this user may not write to."""
+_RIGHT_LACKED: Final = "; this user needs Write on the topic"
 
 _LOGGER: Final = logging.getLogger(__name__)
 
@@ -188,10 +191,11 @@ class Reporter:
     def _note(self, error: BaseException, what: str) -> None:
         if self.counts.note(error):
             _LOGGER.warning(
-                "daom: %s: %s: %s (said once, counted from now on)",
+                "daom: %s: %s: %s%s (said once, counted from now on)",
                 what,
                 type(error).__name__,
                 error,
+                _RIGHT_LACKED if getattr(error, "errno", None) == _NOT_ALLOWED else "",
             )
 
 

@@ -8,10 +8,12 @@ committed, and reading it again reads the same.
 from __future__ import annotations
 
 import asyncio
+import heapq
 import os
-from collections.abc import AsyncGenerator, Generator, Iterator
-from contextlib import aclosing, closing
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator
+from contextlib import ExitStack, aclosing, closing
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from pathlib import Path
 from typing import Final, Literal, Protocol, Self
 
@@ -51,10 +53,13 @@ class Part(Protocol):
     Attributes:
         name: What a person calls it.
         size: How much it holds, in ``unit``; 0: nobody knows.
+        partition: Of its topic; None: it is of no topic.
     """
 
     @property
     def name(self) -> str: ...
+    @property
+    def partition(self) -> int | None: ...
     @property
     def size(self) -> int: ...
     @property
@@ -116,14 +121,15 @@ class TopicPart:
 
     def records(self, done: Done | None = None) -> Generator[Sourced, None, None]:
         """Yield its records, as ``Part`` says."""
-        if self.size <= 0:
-            return
-        with closing(self._in_range(done or Done())) as found:
+        with closing(self.log(done)) as found:
             for record in found:
                 yield Sourced.of_log(self.topic, self.partition, record)
 
-    def _in_range(self, done: Done) -> Generator[LogRecord, None, None]:
-        chosen = _Chosen(self.times)
+    def log(self, done: Done | None = None) -> Generator[LogRecord, None, None]:
+        """Yield its records as the log has them, else as ``records`` does."""
+        if self.size <= 0:
+            return
+        done, chosen = done or Done(), _Chosen(self.times)
         with closing(in_this_thread(self._batches())) as batches:
             for record in (record for batch in batches for record in batch):
                 done.amount = record.offset + 1 - self.start
@@ -155,6 +161,7 @@ class FilePart:
     times: Times
 
     unit: Literal["bytes"] = "bytes"
+    partition: None = None
 
     @property
     def size(self) -> int:
@@ -228,6 +235,42 @@ def open_source(
         )
     newest_s = _newest_s(part) if span.needs_newest else None
     return Source(source, (replace(part, times=span.times(newest_s or 0.0)),), newest_s)
+
+
+def in_log_order(
+    source: Source, on_read: Callable[[int, int], None] = lambda _, __: None
+) -> Generator[Sourced, None, None]:
+    """Yield the records of all parts in the order in which the log took them.
+
+    A record stamped earlier than one before it in its part counts as that one; where parts tie, the
+    first comes first. So it is the order of ``connectors.replaying``.
+
+    Args:
+        source: What to read.
+        on_read: Told of each record which part it is of, by number, and how much of that is read.
+
+    Raises:
+        SourceError: If a part cannot be read any further.
+        SinkUnavailable: If no broker answers.
+    """
+    with ExitStack() as stack:
+        parts = [
+            stack.enter_context(closing(_stamped(number, part, on_read)))
+            for number, part in enumerate(source.parts)
+        ]
+        for _, sourced in heapq.merge(*parts, key=itemgetter(0)):
+            yield sourced
+
+
+def _stamped(
+    number: int, part: Part, on_read: Callable[[int, int], None]
+) -> Generator[tuple[float, Sourced], None, None]:
+    done, latest_s = Done(), 0.0
+    with closing(part.records(done)) as records:
+        for sourced in records:
+            latest_s = max(latest_s, sourced.logged_s or 0.0)
+            on_read(number, done.amount)
+            yield latest_s, sourced
 
 
 def _paths(source: str) -> tuple[str, ...]:

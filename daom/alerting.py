@@ -50,13 +50,13 @@ class AlertDesk:
 
     Args:
         cell: The cell's key.
-        model: Its model, for the labels.
+        whose: The labels that all its alerts have: the cell's model.
         settings: How alerts live.
     """
 
-    def __init__(self, cell: str, model: str, settings: AlertSettings) -> None:
+    def __init__(self, cell: str, whose: Mapping[str, str], settings: AlertSettings) -> None:
         self._cell = cell
-        self._model = model
+        self._whose = whose
         self._settings = settings
 
     def walk(
@@ -162,7 +162,7 @@ class AlertDesk:
         if muted.rule == life.muted_by:
             return
         life.muted_by = muted.rule
-        labels = condition.labels(self._model, condition.severity)
+        labels = condition.labels(self._whose, condition.severity)
         print_of = fingerprint(labels)
         yield Suppression(
             id=digest(self._cell, print_of, f"suppression/{muted.rule}", now_s),
@@ -179,7 +179,7 @@ class AlertDesk:
     def _alert(
         self, alert_state: AlertState, life: AlertLife, condition: Condition, now_s: float
     ) -> Alert:
-        labels = condition.labels(self._model, life.severity)
+        labels = condition.labels(self._whose, life.severity)
         print_of = fingerprint(labels)
         incident = digest(self._cell, condition.key, "incident", life.since_s)
         return Alert(
@@ -199,7 +199,7 @@ class AlertDesk:
         self, condition: Condition, onset_s: float, now_s: float, evidence_for: EvidenceFor
     ) -> RcaTrigger:
         """Return the root-cause trigger for ``condition``, which began at ``onset_s``."""
-        labels = condition.labels(self._model, condition.severity)
+        labels = condition.labels(self._whose, condition.severity)
         print_of = fingerprint(labels)
         return RcaTrigger(
             id=digest(self._cell, print_of, "rca", now_s),

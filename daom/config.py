@@ -40,6 +40,7 @@ _AS_WRITTEN: Final = frozenset(
     {
         ("kafka", "sasl_username"),
         ("kafka", "sasl_password"),
+        ("kafka", "ssl_key_password"),
         ("bridge", "basic_auth_username"),
         ("bridge", "basic_auth_password"),
         ("bridge", "bearer_token"),

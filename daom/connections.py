@@ -51,7 +51,11 @@ class KafkaConfig(Section):
     ssl_cert_file: str | None = None
     """A certificate (PEM) of one's own, where the brokers ask for one,"""
     ssl_key_file: str | None = None
-    """and its private key, without a passphrase."""
+    """and its private key."""
+    ssl_key_password: SecretText | None = None
+    """The passphrase of an encrypted key, best given as DAOM_KAFKA__SSL_KEY_PASSWORD,"""
+    ssl_key_password_file: str | None = None
+    """or a file that holds it."""
     ssl_check_hostname: bool = True
     """A broker's certificate must name the host that was asked."""
 
@@ -71,7 +75,11 @@ class KafkaConfig(Section):
     def _access(self) -> KafkaAccess:
         names = [field.name for field in dataclasses.fields(KafkaAccess)]
         given = {name: getattr(self, name) for name in names}
-        return KafkaAccess(**given | {"sasl_password": _revealed(self.sasl_password)})
+        secrets = {
+            "sasl_password": _revealed(self.sasl_password),
+            "ssl_key_password": _revealed(self.ssl_key_password),
+        }
+        return KafkaAccess(**given | secrets)
 
 
 class BridgeConfig(Section):

@@ -61,6 +61,7 @@ def tls_context(
     ca_file: str | None = None,
     cert_file: str | None = None,
     key_file: str | None = None,
+    key_password: str = "",
     check_hostname: bool = True,
     verify: bool = True,
 ) -> ssl.SSLContext:
@@ -70,7 +71,8 @@ def tls_context(
         prefix: What the settings' names begin with, for errors: ``kafka.ssl``.
         ca_file: Authorities (PEM) to trust; the system's otherwise.
         cert_file: The client's own certificate (PEM), where the server asks for one.
-        key_file: Its private key without a passphrase, unless ``cert_file`` holds it too.
+        key_file: Its private key, unless ``cert_file`` holds it too.
+        key_password: The passphrase of that key; empty: it has none.
         check_hostname: Whether the certificate must be of the host that was asked for.
         verify: False: anybody is believed to be the server.
 
@@ -87,20 +89,17 @@ def tls_context(
         raise ConfigError(f"{prefix}_ca_file: {ca_file} holds no certificate (PEM)") from error
     if cert_file is not None:
         try:
-            context.load_cert_chain(cert_file, key_file, password=_no_passphrase)
+            # Asked for even where there is none: OpenSSL would ask at the terminal, and wait.
+            context.load_cert_chain(cert_file, key_file, password=key_password.encode)
         except ssl.SSLError as error:
+            how = "of this passphrase" if key_password else "without a passphrase"
             raise ConfigError(
                 f"{prefix}_cert_file: {cert_file} and {key_file or 'no key file'} hold no "
-                f"certificate with its key, without a passphrase ({error.reason or 'PEM'})"
+                f"certificate with its key, {how} ({error.reason or 'PEM'})"
             ) from error
     context.check_hostname = check_hostname and verify
     context.verify_mode = ssl.CERT_REQUIRED if verify else ssl.CERT_NONE
     return context
-
-
-def _no_passphrase() -> bytes:
-    """Answer instead of a person: OpenSSL would ask at the terminal, and wait."""
-    return b""
 
 
 def _require_readable(setting: str, path: str) -> None:

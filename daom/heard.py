@@ -23,6 +23,7 @@ from daom.events import (
     TelemetryBatch,
 )
 from daom.labels import Recorded
+from daom.replay import Sourced
 
 Interval = tuple[float, float]
 """From when to when, event time."""
@@ -242,11 +243,12 @@ def union(intervals: Iterable[Interval]) -> list[Interval]:
     return joined
 
 
-def survey(name: str, lines: Iterable[bytes], config: Config) -> Recorded | None:
-    """Return what a recording holds; None if it holds no telemetry that can be used."""
-    surveyed, count = Survey.under(config), 0
-    for line in lines:
+def survey(name: str, values: Iterable[Sourced], config: Config) -> Recorded | None:
+    """Return what a source holds; None if it holds no telemetry that can be used."""
+    surveyed, count, max_bytes = Survey.under(config), 0, config.worker.max_message_bytes
+    for sourced in values:
         count += 1
         with contextlib.suppress(MalformedRecord):
-            surveyed.note(decode(line, max_bytes=config.worker.max_message_bytes).record)
+            decoded = decode(sourced.value, logged_s=sourced.logged_s, max_bytes=max_bytes)
+            surveyed.note(decoded.record)
     return surveyed.recorded(name, count)

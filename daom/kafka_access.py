@@ -18,7 +18,13 @@ SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 
 _SASL: Final = ("sasl_mechanism", "sasl_username", "sasl_password", "sasl_password_file")
-_SSL: Final = ("ssl_ca_file", "ssl_cert_file", "ssl_key_file")
+_SSL: Final = (
+    "ssl_ca_file",
+    "ssl_cert_file",
+    "ssl_key_file",
+    "ssl_key_password",
+    "ssl_key_password_file",
+)
 _REQUEST_LOGGER: Final = logging.getLogger("aiokafka.conn")
 
 
@@ -32,6 +38,8 @@ class KafkaAccess:
         ssl_ca_file: Authorities (PEM) to trust; the system's otherwise.
         ssl_cert_file: The client's own certificate (PEM), where brokers ask for one.
         ssl_key_file: Its private key, unless the certificate's file holds it too.
+        ssl_key_password: The passphrase of an encrypted key,
+        ssl_key_password_file: or a file that holds it.
         ssl_check_hostname: Whether a broker's certificate must name the host that was asked.
 
     Raises:
@@ -46,13 +54,17 @@ class KafkaAccess:
     ssl_ca_file: str | None = None
     ssl_cert_file: str | None = None
     ssl_key_file: str | None = None
+    ssl_key_password: str | None = field(default=None, repr=False)
+    ssl_key_password_file: str | None = None
     ssl_check_hostname: bool = True
 
     def __post_init__(self) -> None:
         self._refuse_what_goes_unused()
         require_one_secret("sasl_password", self.sasl_password, self.sasl_password_file)
-        if self.ssl_key_file is not None and self.ssl_cert_file is None:
-            raise ValueError("ssl_key_file is given without its ssl_cert_file")
+        require_one_secret("ssl_key_password", self.ssl_key_password, self.ssl_key_password_file)
+        keys = [name for name in _SSL if name.startswith("ssl_key") and getattr(self, name)]
+        if keys and self.ssl_cert_file is None:
+            raise ValueError(f"{keys[0]} is given without its ssl_cert_file")
         if not self._uses_sasl:
             return
         if self.sasl_mechanism is None:
@@ -83,6 +95,9 @@ class KafkaAccess:
                 ca_file=self.ssl_ca_file,
                 cert_file=self.ssl_cert_file,
                 key_file=self.ssl_key_file,
+                key_password=_secret(
+                    "ssl_key_password", self.ssl_key_password, self.ssl_key_password_file
+                ),
                 check_hostname=self.ssl_check_hostname,
             )
         if self._uses_sasl:
@@ -90,7 +105,9 @@ class KafkaAccess:
             settings |= {
                 "sasl_mechanism": self.sasl_mechanism,
                 "sasl_plain_username": self.sasl_username,
-                "sasl_plain_password": self._password(),
+                "sasl_plain_password": _secret(
+                    "sasl_password", self.sasl_password, self.sasl_password_file
+                ),
             }
         return settings
 
@@ -101,11 +118,6 @@ class KafkaAccess:
     @property
     def _uses_sasl(self) -> bool:
         return self.security_protocol in {"SASL_PLAINTEXT", "SASL_SSL"}
-
-    def _password(self) -> Secret:
-        if self.sasl_password_file is not None:
-            return read_secret(Path(self.sasl_password_file), "kafka.sasl_password_file")
-        return Secret(self.sasl_password or "")
 
     def _refuse_what_goes_unused(self) -> None:
         """Raise for a password or authority that the protocol leaves out: a line in the clear."""
@@ -119,6 +131,13 @@ class KafkaAccess:
                     f"{idle[0]} is not used by security_protocol={self.security_protocol}: "
                     f"set it to {needed}"
                 )
+
+
+def _secret(name: str, given: str | None, file: str | None) -> Secret:
+    """Return a secret from where it is; empty where there is none."""
+    if file is not None:
+        return read_secret(Path(file), f"kafka.{name}_file")
+    return Secret(given or "")
 
 
 def _is_above_debug(record: logging.LogRecord) -> bool:

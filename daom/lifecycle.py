@@ -7,6 +7,7 @@ as it is.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
@@ -59,9 +60,12 @@ class Condition:
         """Identity of the alert within its cell, whatever its severity."""
         return f"{self.name}|{self.engine or '*'}|{self.signal or self.limit or ''}"
 
-    def labels(self, model: str, severity: Severity) -> dict[str, str]:
-        """Return the labels: the alert's identity, so never a value, an id or a time."""
-        labels = {"alertname": self.name, "model": model, "severity": severity}
+    def labels(self, whose: Mapping[str, str], severity: Severity) -> dict[str, str]:
+        """Return the labels: the alert's identity, so never a value, an id or a time.
+
+        Those of ``whose`` say who speaks: a model, or a partition.
+        """
+        labels = {"alertname": self.name, **whose, "severity": severity}
         if self.engine is not None:
             labels["engine"] = self.engine
         if self.signal is not None:

@@ -63,7 +63,8 @@ class Cell:
         self._grid = PaneGrid(settings.pane_s)
         desks = [(settings, self.state.desk), *((other, DeskState()) for other in others)]
         self._pagers = [
-            Pager(each.drift, AlertDesk(name, model, each.alerts), desk) for each, desk in desks
+            Pager(each.drift, AlertDesk(name, {"model": model}, each.alerts), desk)
+            for each, desk in desks
         ]
 
     def admit(self, record: Record) -> Admitted:

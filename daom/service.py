@@ -15,15 +15,18 @@ from contextlib import AsyncExitStack, ExitStack, aclosing, contextmanager, supp
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from connectors.changes import change_needs
 from connectors.kafka import (
     ATTEMPT_S,
     check_access,
     check_group,
+    check_rights,
     describe_topics,
     read_topic,
     wait_for_broker,
 )
 from connectors.ranges import log_record
+from connectors.rights import Right
 from connectors.status_server import Page, as_json, serving
 from daom.config import Config
 from daom.errors import ConfigError, DaomError, SinkUnavailable
@@ -217,6 +220,9 @@ async def _telemetry_partitions(config: Config) -> int:
     await wait_for_broker(client, _BROKER_WAIT_S)
     await check_group(client, config.kafka.group)
     needed = [spec.name for spec in topics.specs(partitions=1)]
+    needs: dict[str, tuple[Right, ...]] = dict.fromkeys(needed, ("Write",))
+    needs |= dict.fromkeys((topics.telemetry, topics.checkpoints), ("Read", "Write"))
+    await check_rights(client, needs)
     found = {topic.name: topic for topic in await describe_topics(client, needed)}
     missing = [name for name in needed if name not in found]
     if missing:
@@ -262,6 +268,7 @@ async def _bridge(config: Config, host: str, port: int) -> None:
         beating = asyncio.create_task(status.beat())
         stack.callback(beating.cancel)
         await wait_for_broker(client, _BROKER_WAIT_S)
+        await check_rights(client, {topics.alerts: ("Read",)})
         source = await stack.enter_async_context(KafkaAlertSource(topics.alerts, client))
         sinks = [
             await stack.enter_async_context(AlertmanagerSink(url, **bridge.sink_options()))
@@ -295,7 +302,7 @@ async def _receive(
     from connectors.receiver import Receiver  # noqa: PLC0415 - an extra.
 
     client, topics = config.kafka.client(), Topics(config.kafka.topic_prefix)
-    await check_access(client)
+    await check_access(client, change_needs(topics))
     receiver = Receiver(client, topics, naming, clock=time.time, run=uuid.uuid4().hex)
     async with receiver.listening(address) as url:
         on_listening(url)

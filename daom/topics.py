@@ -116,6 +116,17 @@ class Topics:
         """The state of every cell; key: cell, partition by partition as the telemetry."""
         return f"{self.prefix}.checkpoints"
 
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """Where outputs go, each kind to its own."""
+        judged = (self.verdicts, self.thresholds, self.alerts, self.suppressions, self.rca)
+        return (*judged, self.audit)
+
+    @property
+    def said(self) -> tuple[str, ...]:
+        """All that workers say: outputs and dead letters."""
+        return (*self.outputs, self.dead_letters)
+
     def topic_of(self, output: Output) -> tuple[str, bytes]:
         """Return the topic that ``output`` goes to, and its key there."""
         match output:

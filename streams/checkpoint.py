@@ -16,11 +16,14 @@ import msgspec
 import numpy as np
 
 from daom.cell import CellSettings, CellState
+from daom.door import DoorState
 from daom.errors import CheckpointError
 from daom.series import SeriesState, SignalSettings
 
 MAGIC: Final = b"DAOM"
 VERSION: Final = 6
+MARKER_KEY: Final = b"\x00partition"
+"""Key of a partition's marker among its cells' checkpoints: no model can have this name."""
 _DIGEST_BYTES: Final = 16
 _HEADER_BYTES: Final = len(MAGIC) + 1 + _DIGEST_BYTES
 _FAST: Final = 1
@@ -48,11 +51,13 @@ class Marker(msgspec.Struct, kw_only=True):
         offset: The next offset to fold.
         partitions: Partitions of the telemetry topic then: they decide which cells are here.
         cells: The offset of each cell's newest checkpoint.
+        door: What the partition itself had become.
     """
 
     offset: int
     partitions: int
     cells: dict[str, int]
+    door: DoorState = msgspec.field(default_factory=DoorState)
 
 
 def encode_marker(marker: Marker) -> bytes:

@@ -18,28 +18,28 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from daom.cell import CellSettings
-from daom.codec import encode_json, encode_output, schema_of
-from daom.errors import CheckpointError, MalformedRecord, SinkUnavailable, SourceError
+from daom.codec import encode_json, schema_of
+from daom.errors import CheckpointError, SinkUnavailable, SourceError
 from daom.events import Source, Tick
 from daom.fold import Fold
+from daom.published import published
 from daom.replay import LogRecord
-from daom.topics import Topics, dead_letter_key
-from streams.checkpoint import Checkpoint, Marker, decode_checkpoint, decode_marker, encode_marker
+from daom.topics import Topics
+from streams.checkpoint import (
+    MARKER_KEY,
+    Checkpoint,
+    Marker,
+    decode_checkpoint,
+    decode_marker,
+    encode_marker,
+)
 from streams.metrics import WorkerMetrics
 from streams.partition import PartitionFold
 from streams.watch import Standing
 
 _LOGGER: Final = logging.getLogger(__name__)
 
-MARKER_KEY: Final = b"\x00partition"
-"""Key of a partition's marker among its cells' checkpoints: no model can have this name."""
 _MAX_IN_FLIGHT: Final = 10_000
-_MAX_DEAD_LETTER_BYTES: Final = 512 * 2**10
-"""Of a longer record that could not be used only the beginning is kept."""
-
-_WHOLE_LETTERS: Final = 8
-"""A record with more faults than this is not kept once more with each further one: one message
-could become thousands of times its size."""
 
 Headers = list[tuple[str, bytes]]
 
@@ -164,7 +164,7 @@ class Owner:
 
     async def _load(self, number: int) -> PartitionFold:
         fold = PartitionFold(
-            number, Fold(self._settings, self._max_message_bytes), 0, self._partitions
+            number, Fold(self._settings, self._max_message_bytes, number), 0, self._partitions
         )
         marker, saved = Marker(offset=0, partitions=self._partitions, cells={}), {}
         async with aclosing(self._ports.read(self._topics.checkpoints, number, None)) as records:
@@ -226,30 +226,9 @@ class Owner:
         if folded is None:
             return
         self._metrics.record(folded)
-        for count, fault in enumerate(folded.faults):
-            kept = (record.value or b"")[:_MAX_DEAD_LETTER_BYTES] if count < _WHOLE_LETTERS else b""
-            await self._dead_letter(fold.number, record, fault, kept)
-        for output in folded.outputs:
-            topic, key = self._topics.topic_of(output)
-            name = f"{type(output).__name__}/1"
-            await self._send(topic, key, encode_output(output), None, [("schema", name.encode())])
-
-    async def _dead_letter(
-        self, number: int, record: LogRecord, fault: MalformedRecord, kept: bytes
-    ) -> None:
-        headers = [
-            ("schema", b"DeadLetter/1"),
-            ("kind", fault.kind.encode()),
-            ("reason", str(fault).encode()),
-            ("source_topic", self._topics.telemetry.encode()),
-            ("source_partition", str(number).encode()),
-            ("source_offset", str(record.offset).encode()),
-            ("source_bytes", str(len(record.value or b"")).encode()),
-        ]
-        if record.key is not None:
-            headers.append(("source_key", record.key))
-        key = dead_letter_key(self._topics.telemetry, number, record.offset)
-        await self._send(self._topics.dead_letters, key, kept, None, headers)
+        telemetry = self._topics.telemetry
+        for message in published(self._topics, telemetry, fold.number, record, folded):
+            await self._send(message.topic, message.key, message.value, None, list(message.headers))
 
     async def _send(
         self,

@@ -7,6 +7,7 @@ delivered: one before the position is skipped, and a gap before a record is read
 from __future__ import annotations
 
 from collections.abc import Iterable
+from copy import deepcopy
 from dataclasses import dataclass, field
 
 from daom.cell import CellSettings
@@ -38,6 +39,7 @@ class PartitionFold:
         fold: Its cells.
         position: The next offset to fold.
         partitions: Partitions of the topic, kept in every checkpoint.
+        heard: The next offset that the partition itself has not heard of.
     """
 
     number: int
@@ -45,16 +47,20 @@ class PartitionFold:
     position: int
     partitions: int
     progress: dict[str, Progress] = field(default_factory=dict)
+    heard: int = 0
 
     def take(self, record: LogRecord, now_s: float) -> Folded | None:
-        """Fold one record in; None if it has been folded already. ``now_s`` is monotonic."""
+        """Fold one record in; None if nothing of it is new. ``now_s`` is monotonic."""
         if record.offset < self.position:
             return None
         self.position = record.offset + 1
+        is_new = record.offset >= self.heard
         known = self.progress.get(record.cell)
         if known is not None and record.offset < known.offset:
-            return None
-        folded = self.fold.take(record.value, record.cell, record.timestamp_s)
+            overheard = (record.value, record.cell, record.timestamp_s)
+            said = self.fold.overhear(*overheard) if is_new else []
+            return Folded(None, said, ()) if said else None
+        folded = self.fold.take(record.value, record.cell, record.timestamp_s, at_door=is_new)
         if folded.record is not None or folded.noted:
             if known is None:
                 known = self.progress[record.cell] = Progress(0, 0, now_s)
@@ -66,7 +72,8 @@ class PartitionFold:
 
     def restore(self, marker: Marker, checkpoints: Iterable[Checkpoint], now_s: float) -> None:
         """Let the cells go on from their checkpoints, and the partition from ``marker``."""
-        self.position = marker.offset
+        self.position = self.heard = marker.offset
+        self.fold.door.state = marker.door
         for checkpoint in checkpoints:
             offset = checkpoint.offset
             self.fold.restore(checkpoint.cell, checkpoint.model, checkpoint.state)
@@ -84,6 +91,7 @@ class PartitionFold:
             offset=self.position,
             partitions=self.partitions,
             cells={name: known.offset for name, known in self.progress.items()},
+            door=deepcopy(self.fold.door.state),
         )
 
     def saved(self) -> None:

@@ -14,6 +14,13 @@ class Certificate:
     cert_file: Path
     key_file: Path
 
+    def encrypted(self, passphrase: str) -> Path:
+        """Return its key once more, encrypted with ``passphrase``."""
+        found = self.key_file.with_suffix(".encrypted.key")
+        names = ["-in", str(self.key_file), "-out", str(found), "-passout", f"pass:{passphrase}"]
+        subprocess.run(["openssl", "pkcs8", "-topk8", *names], check=True, capture_output=True)
+        return found
+
 
 def make_certificate(directory: Path, name: str) -> Certificate:
     """Make a certificate for ``name`` on 127.0.0.1, valid for two days; it needs openssl."""

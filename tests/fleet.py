@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import msgspec
 from aiokafka import AIOKafkaProducer
@@ -50,20 +51,16 @@ def several_cells(models: Collection[str], until_s: float = 1_764_001_500.0) -> 
     return [Line(number, encode_json(r)) for number, r in enumerate(merged, start=1)]
 
 
-def said_by_replay(lines: Collection[Line], config: Config | None = None) -> dict[str, bytes]:
-    """Return what a replay of ``lines`` says, by id."""
-    fold = Fold(cell_settings(config or Config()))
+def said_by_replay(
+    lines: Collection[Line], config: Config | None = None, partition: int | None = None
+) -> dict[str, bytes]:
+    """Return what a replay of ``lines`` says, by id; they may be all of one partition."""
+    fold = Fold(cell_settings(config or Config()), partition=partition)
     values = (Sourced(f"line {line.number}", line.value) for line in lines)
     said = [o for o in replay(values, fold, Tally()) if not isinstance(o, Fault)]
     by_id = {output.id: encode_output(output) for output in said}
     assert len(by_id) == len(said), "ids must be unique"
     return by_id
-
-
-def output_topics(topics: Topics) -> Iterator[str]:
-    """Yield the topics that hold what workers say."""
-    yield from (topics.verdicts, topics.thresholds, topics.alerts)
-    yield from (topics.suppressions, topics.rca, topics.audit)
 
 
 @dataclass
@@ -141,6 +138,19 @@ class Fleet:
         )
         return done.stdout.splitlines(), done.stderr.decode().splitlines()
 
+    def verified(self, *more: str, telemetry: str | None = None) -> tuple[int, dict[str, Any]]:
+        """Return the exit code of ``daom replay --verify``, and what it tells."""
+        source = f"topic:{telemetry or self.topics.telemetry}"
+        done = subprocess.run(
+            [sys.executable, "-m", "daom", "replay", source, "--verify", "--json", *more],
+            env=self.environment,
+            capture_output=True,
+            check=False,
+            timeout=120.0,
+        )
+        assert done.stdout, done.stderr.decode()
+        return done.returncode, json.loads(done.stdout)
+
     def values(self, topic: str) -> list[bytes]:
         """Return what a topic holds, in the order of its partitions."""
         return [value for _, value, _ in self.records(topic)]
@@ -157,7 +167,7 @@ class Fleet:
     def said(self) -> dict[str, bytes]:
         """Return what the workers have said, by id; a repeat must be the same to the byte."""
         by_id: dict[str, bytes] = {}
-        for topic in output_topics(self.topics):
+        for topic in self.topics.outputs:
             for value in self.values(topic):
                 known = by_id.setdefault(decode_output(value).id, value)
                 assert known == value, "a repeat differs"

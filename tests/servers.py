@@ -83,6 +83,7 @@ class Alertmanager:
         config: str = SILENT_CONFIG,
         path_prefix: str = "",
         web_config: str | None = None,
+        client: ssl.SSLContext | None = None,
     ) -> None:
         """Describe an Alertmanager; ``start`` starts it.
 
@@ -91,7 +92,12 @@ class Alertmanager:
             config: Its configuration file.
             path_prefix: Where its API begins, such as ``/monitoring``.
             web_config: Its certificate and the users that it lets in; it then speaks TLS.
+            client: The certificate to ask it with, where it lets in no others.
         """
+        self._open = WITHOUT_PROXY.open
+        if client is not None:
+            handlers = urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=client)
+            self._open = urllib.request.build_opener(*handlers).open
         self.directory = directory
         self.config = config
         self.web_config = web_config
@@ -156,7 +162,7 @@ class Alertmanager:
             log = (self.directory / "alertmanager.log").read_text("utf-8", "replace")
             raise RuntimeError(f"Alertmanager ended before it was ready:\n{log[-2000:]}")
         try:
-            with WITHOUT_PROXY.open(f"{self.url}/-/ready", timeout=1.0) as answer:
+            with self._open(f"{self.url}/-/ready", timeout=1.0) as answer:
                 return bool(answer.status == 200)
         except urllib.error.HTTPError as error:
             return error.code == HTTPStatus.UNAUTHORIZED

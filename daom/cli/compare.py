@@ -12,14 +12,23 @@ from typing import Final, get_args
 import click
 from rich.progress import Progress
 
+from connectors.sources import Source, in_log_order
 from daom.cli.compared import print_result, report
-from daom.cli.options import EXIT_NOT_JUDGED, config_option, configured, json_option
-from daom.cli.reading import spinner, values_of
+from daom.cli.options import (
+    EXIT_NOT_JUDGED,
+    brokers_option,
+    config_option,
+    configured,
+    json_option,
+    span_options,
+)
+from daom.cli.reading import opened, spinner
 from daom.compare import JudgedOn, Outcome, Result, compare
 from daom.config import Config
 from daom.gathered import Gathered, Measure, Selection, gather, measures_of, unknown_name
 from daom.labels import Moment, moment_of
 from daom.replay import Sourced
+from daom.span import Span
 from daom.tolerances import Tolerances, read_tolerances
 
 _EXITS: Final[dict[Outcome, int]] = {
@@ -69,6 +78,8 @@ _EVERY: Final = 500
     help="Of the intervals, and of the verdict.",
 )
 @config_option
+@brokers_option
+@span_options
 @json_option
 def command(
     sources: tuple[str, ...],
@@ -81,14 +92,18 @@ def command(
     judged_on: JudgedOn,
     confidence: float,
     config_path: Path | None,
+    brokers: str | None,
+    span: Span,
     *,
     as_json: bool,
 ) -> None:
     """Say by how much B differs from A, what that comes from, and whether it may.
 
-    A and B are recordings; or, of one or two recordings, what --by tells apart. For mean, P50, P95
-    and P99 of every signal: the difference B - A with an interval that heeds dependence, the same
-    at equal workload, and whether it keeps within the tolerance.
+    A and B are what "daom replay" reads: recordings, directories of them, topic:NAME; or, of one or
+    two of these, what --by tells apart. --since, --until and --offsets are of both.
+
+    For mean, P50, P95 and P99 of every signal: the difference B - A with an interval that heeds
+    dependence, the same at equal workload, and whether it keeps within the tolerance.
 
     Exits with 0 if all is within its tolerance (or there are none), with 1 if something is beyond,
     and with 3 if it takes more samples to say.
@@ -98,15 +113,16 @@ def command(
               daom compare run.jsonl.gz --by version v1 v2 --tolerances canary.yaml
               daom compare run.jsonl.gz --by engine gpu-0 gpu-1 --signal ttft_s --json
               daom compare run.jsonl.gz --by time +0m/+10m +10m/+20m
+              daom compare topic: --since 1h --by version v1 v2 --tolerances canary.yaml
     """
-    config = configured(config_path)
+    config = configured(config_path, brokers)
     tolerances = {} if tolerances_path is None else read_tolerances(tolerances_path)
     if signals:
         tolerances = {name: of for name, of in tolerances.items() if name in signals}
     measures = measures_of(config, tolerances, signals)
     base = Selection(model=model, engine=engine, version=version)
     a, b = _sides(sources, by, base, measures)
-    _read(sources, a, b, config)
+    _read([opened(source, config, span) for source in sources], a, b, config)
     result = _compared(a, b, tolerances, confidence, judged_on)
     if as_json:
         click.echo(json.dumps(report(result, (a.name, b.name), confidence, judged_on)))
@@ -175,25 +191,25 @@ def _is_empty(since: Moment | None, until: Moment | None) -> bool:
     return until.time_s <= since.time_s
 
 
-def _read(sources: Sequence[str], a: Gathered, b: Gathered, config: Config) -> None:
+def _read(sources: Sequence[Source], a: Gathered, b: Gathered, config: Config) -> None:
     """Gather both sides; a source that is both sides' is read once."""
-    readings: list[tuple[str, list[Gathered]]] = [(sources[0], [a, b])]
-    if len(sources) > 1 and sources[0] != sources[1]:
+    readings: list[tuple[Source, list[Gathered]]] = [(sources[0], [a, b])]
+    if len(sources) > 1 and sources[0].name != sources[1].name:
         readings = [(sources[0], [a]), (sources[1], [b])]
     faults = Counter[str]()
     limits, max_bytes = config.limits.limits(), config.worker.max_message_bytes
     with spinner() as progress:
-        for name, sides in readings:
-            gather(_counted(name, progress), sides, faults, limits, max_bytes)
+        for source, sides in readings:
+            gather(_counted(source, progress), sides, faults, limits, max_bytes)
     for kind, count in sorted(faults.items()):
         click.echo(f"could not be used: {count} x {kind}", err=True)
 
 
-def _counted(name: str, progress: Progress) -> Iterator[Sourced]:
-    task = progress.add_task(name)
-    for number, sourced in enumerate(values_of(name)):
+def _counted(source: Source, progress: Progress) -> Iterator[Sourced]:
+    task = progress.add_task(source.name)
+    for number, sourced in enumerate(in_log_order(source)):
         if number % _EVERY == 0:
-            progress.update(task, description=f"{name}: {number:,} records")
+            progress.update(task, description=f"{source.name}: {number:,} records")
         yield sourced
 
 

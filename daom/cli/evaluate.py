@@ -11,9 +11,16 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from connectors.recordings import read_lines
-from daom.cli.options import EXIT_NOT_JUDGED, config_option, configured, json_option
-from daom.cli.reading import values_of
+from connectors.sources import Source, in_log_order
+from daom.cli.options import (
+    EXIT_NOT_JUDGED,
+    brokers_option,
+    config_option,
+    configured,
+    json_option,
+    span_options,
+)
+from daom.cli.reading import opened
 from daom.cli.scores import Judged, print_scores, report
 from daom.config import Config, Preset
 from daom.durations import parse_duration
@@ -23,6 +30,7 @@ from daom.heard import Heard, survey
 from daom.labels import Labelled, Recorded, place, read_labels
 from daom.presets import cell_settings
 from daom.replay import Fault, Sourced, Tally, replay
+from daom.span import Span
 
 _EVERY_LINES: Final = 500
 """The progress bar moves so often."""
@@ -43,7 +51,7 @@ class Duration(click.ParamType):
 
 
 @click.command(name="evaluate")
-@click.argument("recordings", nargs=-1, required=True, metavar="RECORDING [RECORDING ...]")
+@click.argument("sources", nargs=-1, required=True, metavar="SOURCE [SOURCE ...]")
 @click.option(
     "--labels",
     "labels_path",
@@ -68,20 +76,24 @@ class Duration(click.ParamType):
     help="How long after its end an episode may still be found.",
 )
 @config_option
+@brokers_option
+@span_options
 @json_option
 def command(
-    recordings: tuple[str, ...],
+    sources: tuple[str, ...],
     labels_path: Path,
     presets: tuple[str, ...],
     signal: str | None,
     grace_s: float,
     config_path: Path | None,
+    brokers: str | None,
+    span: Span,
     *,
     as_json: bool,
 ) -> None:
-    """Say which preset would have found what is known to have happened in RECORDING, and how soon.
+    """Say which preset would have found what is known to have happened in SOURCE, and how soon.
 
-    Each recording is replayed for each preset, as "daom replay" does. The label file says what
+    Each SOURCE is replayed for each preset, as "daom replay" does. The label file says what
     happened: a list of {start, end, kind, engine, signal, note}, where kind is degradation,
     improvement or workload (docs/evaluate.md). Alerts (warning and critical) and drifting verdicts
     are judged apart, each beside a clock that alarms as often, and beside silence.
@@ -92,19 +104,22 @@ def command(
     Examples: daom evaluate incident.jsonl.gz --labels incident.yaml
               daom evaluate *.jsonl.gz --labels all.yaml --preset default --preset adwin
               daom evaluate incident.jsonl.gz --labels incident.yaml --signal ttft_s --json
+              daom evaluate topic: --since 7d --labels last-week.yaml
     """
-    _check_recordings(recordings)
-    configs = [configured(config_path, None, preset) for preset in dict.fromkeys(presets)]
-    configs = configs or [configured(config_path)]
+    _check_sources(sources)
+    configs = [configured(config_path, brokers, preset) for preset in dict.fromkeys(presets)]
+    configs = configs or [configured(config_path, brokers)]
     if signal is not None and signal not in configs[0].signals:
         allowed = ", ".join(configs[0].signals)
         raise click.BadParameter(
             f"got {signal!r}; the signals are {allowed}", param_hint="--signal"
         )
-    surveyed = [_survey(name, configs[0]) for name in recordings]
+    # Opened once: a topic may grow while it is read again.
+    found = [opened(source, configs[0], span) for source in sources]
+    surveyed = [_survey(source, configs[0]) for source in found]
     episodes = _episodes(labels_path, surveyed, configs[0], signal)
     rows: list[Judged] = []
-    for config, heard in zip(configs, _listen(surveyed, configs), strict=True):
+    for config, heard in zip(configs, _listen(found, surveyed, configs), strict=True):
         cases = [
             Case(recorded=recorded, episodes=of_one, heard=said)
             for recorded, of_one, said in zip(surveyed, episodes, heard, strict=True)
@@ -118,18 +133,18 @@ def command(
         print_scores(surveyed, episodes, rows, grace_s)
 
 
-def _check_recordings(recordings: Sequence[str]) -> None:
-    if "-" in recordings:
+def _check_sources(sources: Sequence[str]) -> None:
+    if "-" in sources:
         raise click.BadParameter("standard input can be read once only; give a file")
-    twice = sorted({name for name in recordings if recordings.count(name) > 1})
+    twice = sorted({name for name in sources if sources.count(name) > 1})
     if twice:
         raise click.BadParameter(f"{twice[0]} is given twice")
 
 
-def _survey(name: str, config: Config) -> Recorded:
-    recorded = survey(name, (line.value for line in read_lines(name)), config)
+def _survey(source: Source, config: Config) -> Recorded:
+    recorded = survey(source.name, in_log_order(source), config)
     if recorded is None:
-        click.echo(f"daom: {name} holds no record that could be judged", err=True)
+        click.echo(f"daom: {source.name} holds no record that could be judged", err=True)
         raise click.exceptions.Exit(EXIT_NOT_JUDGED)
     return recorded
 
@@ -147,8 +162,10 @@ def _episodes(
     ]
 
 
-def _listen(surveyed: Sequence[Recorded], configs: Sequence[Config]) -> list[list[Heard]]:
-    """Replay every recording for every preset; return what each said of each."""
+def _listen(
+    sources: Sequence[Source], surveyed: Sequence[Recorded], configs: Sequence[Config]
+) -> list[list[Heard]]:
+    """Replay every source for every preset; return what each said of each."""
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     hidden = not console.is_terminal
@@ -160,10 +177,10 @@ def _listen(surveyed: Sequence[Recorded], configs: Sequence[Config]) -> list[lis
             tally = Tally()
             settings = cell_settings(config)
             heard.append([])
-            for recorded in surveyed:
-                progress.update(task, description=f"{config.preset}: {recorded.name}")
+            for source in sources:
+                progress.update(task, description=f"{config.preset}: {source.name}")
                 fold = Fold(settings, config.worker.max_message_bytes)
-                lines = _counted(recorded.name, progress, task)
+                lines = _counted(source, progress, task)
                 said = Heard()
                 for item in replay(lines, fold, tally):
                     if not isinstance(item, Fault):
@@ -174,8 +191,8 @@ def _listen(surveyed: Sequence[Recorded], configs: Sequence[Config]) -> list[lis
     return heard
 
 
-def _counted(name: str, progress: Progress, task: Any) -> Iterator[Sourced]:
-    for number, sourced in enumerate(values_of(name), start=1):
+def _counted(source: Source, progress: Progress, task: Any) -> Iterator[Sourced]:
+    for number, sourced in enumerate(in_log_order(source), start=1):
         if number % _EVERY_LINES == 0:
             progress.advance(task, _EVERY_LINES)
         yield sourced

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from connectors.kafka import wait_for_broker
+from connectors.kafka import check_rights, wait_for_broker
 from connectors.player import Played, play
 from connectors.recordings import Line, read_lines, record_time_s
 from daom.cli.options import brokers_option, config_option, configured, progress_of
@@ -130,6 +130,7 @@ def _play(recording: Path, config: Config, speed: float | None, *, to_now: bool)
         async def send() -> int:
             client = config.kafka.client()
             await wait_for_broker(client, _BROKER_WAIT_S)
+            await check_rights(client, {topic: ("Write",)})
             return await play(
                 lines, client, topic, speed=speed, shift_s=shift_s, on_progress=advance
             )

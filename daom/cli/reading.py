@@ -21,13 +21,12 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from connectors.recordings import read_lines
 from connectors.replaying import Chunk, Gap
-from connectors.sources import Source
+from connectors.sources import Source, open_source
 from daom.cli.summary import clock
-from daom.logged import read_line
-from daom.replay import Sourced
+from daom.config import Config
 from daom.span import Span
+from daom.topics import Topics
 
 NONE_USABLE: Final = " holds no record that could be judged"
 
@@ -155,10 +154,10 @@ def is_shown(*, as_json: bool) -> bool:
     return not (as_json and sys.stdout.isatty())
 
 
-def values_of(recording: str) -> Iterator[Sourced]:
-    """Yield what a recording holds, in log order."""
-    for line in read_lines(recording):
-        yield read_line(f"{recording}:{line.number}", line.value)
+def opened(source: str, config: Config, span: Span | None = None) -> Source:
+    """Return what SOURCE means, and of it what ``span`` does (None: all), as ``open_source``."""
+    topic = Topics(config.kafka.topic_prefix).telemetry
+    return open_source(source, config.kafka.client(), topic, span)
 
 
 def spinner(*, quiet: bool = False) -> Progress:

@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
-import heapq
 import secrets
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import closing
-from operator import itemgetter
 from pathlib import Path
 
 import click
 
 from connectors.recordings import write_recording
-from connectors.sources import Done, Part, open_source
+from connectors.sources import in_log_order
 from daom.anonymise import Anonymiser
 from daom.cli.options import (
     EXIT_NOT_JUDGED,
+    EXIT_STOPPED,
     brokers_option,
     config_option,
     configured,
     span_options,
 )
-from daom.cli.reading import Reading, nothing_in, progress_bar, refresh
+from daom.cli.reading import Reading, nothing_in, opened, progress_bar, refresh
 from daom.config import Config
 from daom.errors import ConfigError, SourceError
 from daom.logged import line_of
 from daom.replay import Sourced
 from daom.span import Span
-from daom.topics import Topics
 
 _SALT_BYTES = 32
 _REFRESH_RECORDS = 500
@@ -79,13 +77,17 @@ def command(
         raise click.UsageError("--salt needs --anonymise")
     if file.exists() and not force:
         raise ConfigError(f"{file} is there already: name another file, or give --force")
-    topics = Topics(config.kafka.topic_prefix)
-    opened = open_source(source, config.kafka.client(), topics.telemetry, span)
+    found = opened(source, config, span)
     renaming = None
     if anonymise:
         renaming = Anonymiser(salt.encode() if salt else secrets.token_bytes(_SALT_BYTES))
-    copying = _Copying(Reading(opened), config, renaming)
-    count = write_recording(file, copying.lines())
+    copying = _Copying(Reading(found), config, renaming)
+    try:
+        with closing(copying.lines()) as lines:
+            count = write_recording(file, lines)
+    except KeyboardInterrupt:
+        click.echo(f"daom: stopped; {file} has not been written", err=True)
+        raise click.exceptions.Exit(EXIT_STOPPED) from None
     click.echo(f"{count} records from {source} to {file} ({file.stat().st_size:,} bytes)", err=True)
     if copying.left_out:
         click.echo(
@@ -95,7 +97,7 @@ def command(
     if copying.broken is not None:
         raise copying.broken
     if not count:
-        click.echo(f"daom: {nothing_in(opened, span)}", err=True)
+        click.echo(f"daom: {nothing_in(found, span)}", err=True)
         raise click.exceptions.Exit(EXIT_NOT_JUDGED)
 
 
@@ -115,28 +117,20 @@ class _Copying:
         self.left_out = 0
         self.broken: SourceError | None = None
 
-    def lines(self) -> Iterator[bytes]:
+    def lines(self) -> Generator[bytes, None, None]:
         """Yield the lines, in the order in which the log took the records."""
-        parts = enumerate(self._reading.source.parts)
-        merged = heapq.merge(*(self._of(n, part) for n, part in parts), key=itemgetter(0))
-        with progress_bar(self._reading, hidden=False) as progress:
+        reading = self._reading
+        records = in_log_order(reading.source, reading.done.__setitem__)
+        with progress_bar(reading, hidden=False) as progress, closing(records):
             try:
-                for _, sourced in merged:
+                for sourced in records:
                     if (line := self._line(sourced)) is not None:
                         yield line
-                    self._reading.records += 1
-                    if self._reading.records % _REFRESH_RECORDS == 0:
-                        refresh(progress, self._reading)
+                    reading.records += 1
+                    if reading.records % _REFRESH_RECORDS == 0:
+                        refresh(progress, reading)
             except SourceError as error:
                 self.broken = error
-
-    def _of(self, number: int, part: Part) -> Iterator[tuple[float, Sourced]]:
-        done, latest_s = Done(), 0.0
-        with closing(part.records(done)) as records:
-            for sourced in records:
-                latest_s = max(latest_s, sourced.logged_s or 0.0)
-                self._reading.done[number] = done.amount
-                yield latest_s, sourced
 
     def _line(self, sourced: Sourced) -> bytes | None:
         if self._renaming is None:

@@ -12,7 +12,7 @@ from typing import Any, get_args
 import click
 
 from connectors.replaying import Entry, replaying
-from connectors.sources import open_source
+from connectors.sources import Source
 from daom.cli.options import (
     EXIT_NOT_JUDGED,
     EXIT_STOPPED,
@@ -27,19 +27,20 @@ from daom.cli.reading import (
     Reading,
     is_shown,
     nothing_in,
+    opened,
     progress_bar,
     refresh,
     tell_gaps,
 )
 from daom.cli.report import asked_for, report_options, write_report
 from daom.cli.summary import ReplaySummary, print_summary
+from daom.cli.verify import verify
 from daom.codec import decode_output
 from daom.config import Config, Preset
 from daom.errors import SourceError
 from daom.fold import add_counts
 from daom.replay import Tally
 from daom.span import Span
-from daom.topics import Topics
 
 
 @click.command(name="replay")
@@ -57,6 +58,12 @@ from daom.topics import Topics
     type=click.IntRange(1),
     help="Processes that share the partitions of a topic [the cores, where it is worth it].",
 )
+@click.option(
+    "--verify",
+    "is_verified",
+    is_flag=True,
+    help="Compare with what the fleet wrote to its output topics, instead of telling it.",
+)
 @report_options
 @json_option
 def command(
@@ -67,6 +74,7 @@ def command(
     preset: str | None,
     jobs: int | None,
     *,
+    is_verified: bool,
     as_json: bool,
     **report: Any,
 ) -> None:
@@ -81,6 +89,11 @@ def command(
     took the records, whatever --jobs. What could not be used is one line on standard error, with a
     count at the end. After Ctrl-C there is what was said so far.
 
+    --verify reads what a fleet wrote to its output topics and tells the first difference from what
+    the topic makes due, or that there is none. A fold needs what was before: all partitions that
+    are asked for are recomputed from their beginning, and compared in the range. It exits with 0 if
+    there is no difference, with 1 if there is one, and with 3 if nobody can say.
+
     With --report a file shows it all in a browser, offline: every stream's time line, what fired
     and what was muted, beside what preset sits2026, a static threshold and settings of yours would
     have done (docs/report.md).
@@ -91,16 +104,25 @@ def command(
               daom replay topic: --since 7d
               daom replay topic:daom.telemetry --since 2026-11-30T08:00 --until 2026-11-30T20:00
               daom replay topic: --offsets 0:1000-2000 --preset sits2026
+              daom replay topic: --since 1d --verify
               daom replay topic: --since 7d --report week.html --labels incidents.yaml
               daom replay week.jsonl.zst --report week.html --against quieter.yaml
     """
     config = configured(config_path, brokers, preset)
     options = asked_for(report, as_json=as_json)
-    default_topic = Topics(config.kafka.topic_prefix).telemetry
-    opened = open_source(source, config.kafka.client(), default_topic, span)
+    if is_verified and options.path is not None:
+        raise click.UsageError("--verify and --report exclude another: give one of them")
+    if is_verified:
+        raise click.exceptions.Exit(verify(source, config, span, jobs, as_json=as_json))
+    found = opened(source, config, span)
     if options.path is not None:
-        raise click.exceptions.Exit(write_report(opened, options, config, span, jobs))
-    reading, tally, summary = Reading(opened), Tally(), None if as_json else ReplaySummary()
+        raise click.exceptions.Exit(write_report(found, options, config, span, jobs))
+    raise click.exceptions.Exit(_tell(found, config, span, jobs, as_json=as_json))
+
+
+def _tell(found: Source, config: Config, span: Span, jobs: int | None, *, as_json: bool) -> int:
+    """Print what would have been said, and what was odd; return the exit code."""
+    reading, tally, summary = Reading(found), Tally(), None if as_json else ReplaySummary()
     code = 0
     try:
         with closing(_entries(reading, config, jobs, as_json=as_json)) as entries:
@@ -110,7 +132,7 @@ def command(
     except BrokenPipeError:
         # Whoever read the output has seen enough; what is still buffered goes nowhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return
+        return 0
     except KeyboardInterrupt:
         click.echo(f"daom: stopped; {reading.stopped()}", err=True)
         code = EXIT_STOPPED
@@ -119,10 +141,10 @@ def command(
         raise
     _conclude(reading, tally, summary)
     if not code and not reading.records:
-        why = "" if tally.faults else nothing_in(opened, span)
-        click.echo(f"daom: {why or source + NONE_USABLE}", err=True)
+        why = "" if tally.faults else nothing_in(found, span)
+        click.echo(f"daom: {why or found.name + NONE_USABLE}", err=True)
         code = EXIT_NOT_JUDGED
-    raise click.exceptions.Exit(code)
+    return code
 
 
 def _entries(

@@ -39,7 +39,7 @@ def reporting(
         SinkRejected: If Kafka refuses them. A broker that is away is waited for instead.
     """
     client, topic = config.kafka.client(), Topics(config.kafka.topic_prefix).telemetry
-    asyncio.run(check_access(client))
+    asyncio.run(check_access(client, {topic: ("Write",)}))
     reporter = Reporter(client, topic, collect, period_s=period_s)
     reporter.start()
     yield

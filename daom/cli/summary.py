@@ -132,7 +132,9 @@ def describe(output: Output) -> str:
 
 def _labels(labels: object) -> str:
     assert isinstance(labels, dict)
-    shown = [labels["alertname"], labels.get("signal"), labels.get("engine") or "(fleet)"]
+    partition = labels.get("partition")
+    whose = labels.get("engine") or ("(fleet)" if partition is None else f"partition {partition}")
+    shown = [labels["alertname"], labels.get("signal") or labels.get("limit"), whose]
     return " ".join(str(word) for word in [*shown, labels["severity"]] if word)
 
 

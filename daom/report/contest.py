@@ -114,9 +114,9 @@ class Contest:
         """Return a contest of the same settings for one part of the source: see ``absorb``."""
         return Contest([contestant.setting for contestant in self.contestants])
 
-    def open(self) -> ContestFold:
+    def open(self, partition: int | None = None) -> ContestFold:
         """Return a fold for one part of the source: a recording, or a partition."""
-        return ContestFold(self)
+        return ContestFold(self, partition)
 
     def absorb(self, part: Contest) -> None:
         """Take what was said of a part; a part is a process's own, so it can be pickled."""
@@ -159,11 +159,12 @@ class ContestFold:
     What it returns is what the first setting makes due.
     """
 
-    def __init__(self, contest: Contest) -> None:
+    def __init__(self, contest: Contest, partition: int | None) -> None:
         self._contest = contest
         self._folds = [
-            (c, Fold(cell_settings(c.setting.config), c.setting.config.worker.max_message_bytes))
+            (c, Fold(cell_settings(config), config.worker.max_message_bytes, partition))
             for c in contest.contestants
+            for config in (c.setting.config,)
             if not c.setting.is_static
         ]
         scout = contest.scout
@@ -194,7 +195,7 @@ class ContestFold:
             if (fold.settings.limits, fold.max_message_bytes) != (limits, max_bytes):
                 folded = fold.take(value, key, logged_s)
             elif isinstance(decoded, MalformedRecord):
-                folded = fold.refuse(decoded, key)
+                folded = fold.refuse(decoded, key, logged_s)
             else:
                 folded = fold.take_record(*decoded, key)
             contest.note(contestant, folded.outputs)

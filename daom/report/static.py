@@ -94,7 +94,7 @@ class StaticWatch:
         for verdict in verdicts:
             if verdict.series.engine is not None:
                 judged[verdict.series.signal].add(verdict.series.engine)
-        desk = AlertDesk(cell, verdicts[0].series.model, settings)
+        desk = AlertDesk(cell, {"model": verdicts[0].series.model}, settings)
         yield from desk.walk(state, conditions, judged, now_s, _no_evidence)
 
     def _condition(self, verdict: DriftVerdict) -> Condition:

@@ -1,6 +1,8 @@
-"""The bridge's way to a real Alertmanager that speaks TLS and asks for a password."""
+"""The bridge's way to a real Alertmanager that speaks TLS and asks who is there."""
 
 import asyncio
+import json
+import ssl
 import time
 
 import pytest
@@ -11,7 +13,8 @@ from daom.config import load_config
 from daom.errors import SinkRejected, SinkUnavailable
 from daom.events import Alert
 from tests.certificates import make_certificate
-from tests.servers import Alertmanager
+from tests.chaos.alertmanager import Way
+from tests.servers import WITHOUT_PROXY, Alertmanager
 
 pytestmark = pytest.mark.alertmanager
 
@@ -34,6 +37,17 @@ def secured(own, tmp_path):
         f"basic_auth_users: {{daom: {HASH}}}\n"
     )
     with Alertmanager(tmp_path / "alertmanager", web_config=web_config) as running:
+        yield running
+
+
+@pytest.fixture
+def mutual(own, tmp_path):
+    """An Alertmanager that asks for a certificate, and knows one: its own."""
+    tls = f"cert_file: {own.cert_file}, key_file: {own.key_file}, client_ca_file: {own.cert_file}"
+    web_config = f"tls_server_config: {{{tls}, client_auth_type: RequireAndVerifyClientCert}}\n"
+    client = ssl.create_default_context(cafile=own.cert_file)
+    client.load_cert_chain(own.cert_file, own.key_file)
+    with Alertmanager(tmp_path / "mutual", web_config=web_config, client=client) as running:
         yield running
 
 
@@ -72,6 +86,30 @@ def test_an_alert_goes_over_tls_with_the_password_of_a_file(secured, own, tmp_pa
 
     send(secured, settings | {"tls_ca_file": own.cert_file})
     send(secured, settings | {"tls_insecure_skip_verify": "true"})
+
+
+def test_an_alert_goes_with_a_certificate_and_without_one_it_is_told(mutual, own):
+    settings = {"tls_ca_file": own.cert_file}
+
+    send(mutual, settings | {"tls_cert_file": own.cert_file, "tls_key_file": own.key_file})
+    with pytest.raises(SinkUnavailable, match=r"certificate required|bad certificate"):
+        send(mutual, settings)
+
+
+def test_an_alert_goes_with_a_token_through_a_proxy_that_asks_for_it(tmp_path):
+    """Alertmanager itself knows no tokens."""
+    token_file = tmp_path / "token"
+    token_file.write_text(f"{SECRET}\n")
+
+    with Alertmanager(tmp_path / "alertmanager") as behind, Way(behind.url, SECRET) as proxy:
+        send(proxy, {"bearer_token_file": token_file})
+        with pytest.raises(SinkRejected, match="answered 401") as caught:
+            send(proxy, {"bearer_token": f"not-{SECRET}"})
+        with WITHOUT_PROXY.open(f"{behind.url}/api/v2/alerts") as answer:
+            [alert] = json.load(answer)
+
+    assert alert["labels"] == posting().alert.labels
+    assert SECRET not in f"{caught.value!r}"
 
 
 @pytest.mark.parametrize(

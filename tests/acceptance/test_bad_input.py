@@ -8,9 +8,13 @@ from collections import Counter
 import pytest
 
 from connectors.kafka import create_topics, read_topic
+from connectors.recordings import record_time_s
+from daom.codec import decode, decode_output
+from daom.config import Config
+from daom.events import Alert
 from daom.topics import TopicSpec
 from tests.bad_lines import kinds, with_bad_lines
-from tests.fleet import LARGEST_BYTES, Fleet, said_by_replay
+from tests.fleet import LARGEST_BYTES, Fleet, said_by_replay, several_cells
 from tests.servers import WITHOUT_PROXY, eventually, free_port
 
 KEPT_BYTES = 512 * 2**10
@@ -53,7 +57,7 @@ def test_a_worker_goes_on_past_bad_input_and_keeps_each_with_its_reason(
 ):
     sent, port = with_bad_lines(), free_port()
     lines = [line for line, _ in sent]
-    expected = said_by_replay(lines)
+    expected = said_by_replay(lines, partition=0)
     # What a recording cannot hold: a null value, and a good one that is filed under no cell.
     unfiled = [(b"llama-3.2-1b", None), (None, lines[0].value)]
     faults = kinds(sent) + Counter(["tombstone", "wrong_key"])
@@ -83,3 +87,42 @@ def test_a_worker_goes_on_past_bad_input_and_keeps_each_with_its_reason(
         ]
         assert all(map(str.startswith, told, places))
         assert worker.stop() == 0
+
+
+REFUSED_FOR_S = 300.0
+
+
+def with_a_cell_too_many():
+    """Two models, of which the second stops after some minutes."""
+    lines = several_cells(("first", "second"))
+    records = [decode(line.value).record for line in lines]
+    until_s = record_time_s(records[0]) + REFUSED_FOR_S
+    return [
+        line
+        for line, record in zip(lines, records, strict=True)
+        if record.source.model == records[0].source.model or record_time_s(record) < until_s
+    ]
+
+
+@pytest.mark.slow
+def test_a_cell_too_many_raises_an_alert_of_its_partition_whoever_owns_that(
+    kafka, topic_prefix, tmp_path
+):
+    lines = with_a_cell_too_many()
+    config = Config.model_validate({"limits": {"cells": 1}})
+    expected = said_by_replay(lines, config, partition=0)
+    settings = {"DAOM_LIMITS__CELLS": "1"}
+    with Fleet(kafka.bootstrap_servers, topic_prefix, 1, settings=settings) as fleet:
+        first = fleet.start_worker(tmp_path / "first.log")
+        fleet.play(lines[: len(lines) // 3])
+        eventually(lambda: fleet.values(fleet.topics.alerts), 60.0, every_s=0.3)
+        first.kill()
+        fleet.start_worker(tmp_path / "second.log")
+        fleet.play(lines[len(lines) // 3 :])
+
+        assert expected == fleet.says(expected)
+        said, _ = fleet.replayed()
+        assert sorted(said) == sorted(expected.values())
+    alerts = [o for o in map(decode_output, expected.values()) if isinstance(o, Alert)]
+    moves = [(a.state, a.labels.get("partition")) for a in alerts if a.name == "LimitReached"]
+    assert moves == [("firing", "0"), ("resolved", "0")]

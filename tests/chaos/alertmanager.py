@@ -17,13 +17,18 @@ _ANSWER_WITHIN_S = 10.0
 class Way:
     """Passes requests on to ``to``, or does as ``fault`` says.
 
+    Args:
+        to: Where Alertmanager is.
+        token: Whoever does not show it is answered 401, as by a proxy that asks for it.
+
     Attributes:
         fault: "" passes on; "400" and "500" answer that; "slow" waits before it passes on; "down"
             closes the connection.
     """
 
-    def __init__(self, to: str) -> None:
+    def __init__(self, to: str, token: str | None = None) -> None:
         self.fault = ""
+        self._token = token
         self._healed = threading.Event()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self, to))
         self.url = f"http://127.0.0.1:{self._server.server_port}"
@@ -46,6 +51,10 @@ class Way:
         self.fault = ""
         self._healed.set()
 
+    def lets_in(self, authorization: str | None) -> bool:
+        """Return whether who sends that header may pass."""
+        return self._token is None or authorization == f"Bearer {self._token}"
+
     def dawdle(self) -> None:
         """Wait as long as a slow server does, or until it is healed."""
         self._healed.wait(SLOW_S)
@@ -55,6 +64,9 @@ def _handler(way: Way, to: str) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
+            if not way.lets_in(self.headers["Authorization"]):
+                self._answer(401, b"")
+                return
             if way.fault == "down":
                 self.close_connection = True
                 return

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 
 from aiokafka import ConsumerRecord
 
 from connectors.kafka import Client, read_topic
-from daom.codec import decode_output, encode_output
+from connectors.ranges import log_record
+from connectors.sources import TopicPart, open_source
+from connectors.verifying import Written, explain
+from daom.cli.verified import told
 from daom.config import Config
-from daom.events import Alert, Output
+from daom.events import Alert
 from daom.fold import Fold
+from daom.ledger import Rows, Scope, compare
 from daom.presets import cell_settings
-from daom.topics import Topics, dead_letter_key
-from tests.fleet import output_topics
+from daom.published import published
+from daom.replay import LogRecord
+from daom.topics import Topics
+
+_NO_END = 2**62
 
 
 @dataclass
@@ -38,90 +45,64 @@ class Tail:
         return records
 
 
-class Expected:
-    """What a replay of the telemetry topic says: the same fold, with nothing between.
+class Books:
+    """What a replay of the telemetry topic says, and what the workers have said.
 
     Attributes:
-        outputs: Each as bytes, by id.
-        dead_letters: Keys of those records that cannot be used.
-        firing: Labels of the alerts that fire now, by fingerprint.
+        firing: Labels of the alerts that fire now, by fingerprint, as a replay says.
+        found: What came of the last comparison.
     """
 
     def __init__(self, client: Client, topics: Topics, config: Config) -> None:
         self._tail = Tail(client, topics.telemetry)
-        self._topics = topics
+        self._topics, self._config = topics, config
         settings, max_bytes = cell_settings(config), config.worker.max_message_bytes
-        self._folds: dict[int, Fold] = defaultdict(lambda: Fold(settings, max_bytes))
-        self.outputs: dict[str, bytes] = {}
-        self.dead_letters: set[bytes] = set()
+        self._new_fold = partial(Fold, settings, max_bytes)
+        self._folds: dict[int, Fold] = {}
+        self._right = Rows(topics.said)
+        self._written = Written(client, topics)
         self.firing: dict[str, dict[str, str]] = {}
+        self.found = compare(self._right, self._written.rows, _all_of({}))
 
-    def update(self) -> None:
-        """Take what has been added to the topic."""
+    def differences(self) -> Iterator[str]:
+        """Take what has been added to the topics; yield in words what does not agree.
+
+        Raises:
+            SourceError: If a topic cannot be read; trying again is safe.
+            SinkUnavailable: If no broker answers.
+        """
+        # What has been said is read first: whatever it follows from is in the log by then.
+        self._written.update()
         for record in self._tail.new():
-            key = "" if record.key is None else record.key.decode(errors="replace")
-            folded = self._folds[record.partition].take(
-                record.value, key, record.timestamp / 1_000.0
-            )
-            if folded.faults:
-                where = (self._topics.telemetry, record.partition, record.offset)
-                self.dead_letters.add(dead_letter_key(*where))
-            for output in folded.outputs:
-                self._note(output)
+            self._take(record.partition, log_record(record))
+        self.found = compare(self._right, self._written.rows, _all_of(self._folds))
+        yield from (f"{count} messages {kind}" for kind, count in self.found.counts.items())
 
-    def _note(self, output: Output) -> None:
-        assert output.id not in self.outputs, f"{output.id} is said twice by one fold"
-        self.outputs[output.id] = encode_output(output)
-        if isinstance(output, Alert):
-            if output.state == "firing":
-                self.firing[output.fingerprint] = dict(output.labels)
-            elif output.state == "resolved":
-                self.firing.pop(output.fingerprint, None)
+    def told(self) -> str:
+        """Return the first difference of the last comparison in full; "" if there is none."""
+        if self.found.first is None:
+            return ""
+        name = self._topics.telemetry
+        opened = open_source(f"topic:{name}", self._config.kafka.client(), name)
+        parts = {part.partition: part for part in opened.parts if isinstance(part, TopicPart)}
+        rows = self._right, self._written.rows
+        return "\n".join(told(explain(self._config, parts, *rows, self.found.first)))
 
-
-class Said:
-    """What the workers have put on the output topics.
-
-    Attributes:
-        outputs: Each as bytes, by id; a repeat must be the same to the byte.
-        dead_letters: Keys of the dead letters.
-        repeats: How often something was said again.
-    """
-
-    def __init__(self, client: Client, topics: Topics) -> None:
-        self._tails = [Tail(client, name) for name in output_topics(topics)]
-        self._dead = Tail(client, topics.dead_letters)
-        self.outputs: dict[str, bytes] = {}
-        self.dead_letters: set[bytes] = set()
-        self.repeats = 0
-
-    def update(self) -> None:
-        """Take what has been added to the topics."""
-        for tail in self._tails:
-            for record in tail.new():
-                self._note(record.value)
-        self.dead_letters |= {record.key for record in self._dead.new()}
-
-    def _note(self, value: bytes) -> None:
-        name = decode_output(value).id
-        known = self.outputs.setdefault(name, value)
-        self.repeats += known is not value
-        assert known == value, f"a repeat differs: {known!r}, then {value!r}"
+    def _take(self, partition: int, record: LogRecord) -> None:
+        fold = self._folds.setdefault(partition, self._new_fold(partition))
+        folded = fold.take(record.value, record.cell, record.timestamp_s)
+        telemetry = self._topics.telemetry
+        for message in published(self._topics, telemetry, partition, record, folded):
+            self._right.add(message, partition, record.offset, record.timestamp_s or 0.0)
+        for output in folded.outputs:
+            if isinstance(output, Alert):
+                if output.state == "firing":
+                    self.firing[output.fingerprint] = dict(output.labels)
+                elif output.state == "resolved":
+                    self.firing.pop(output.fingerprint, None)
 
 
-def differences(expected: Expected, said: Said) -> Iterator[str]:
-    """Yield in words what is missing, what was said beyond it, and what differs."""
-    missing = expected.outputs.keys() - said.outputs.keys()
-    beyond = said.outputs.keys() - expected.outputs.keys()
-    both = expected.outputs.keys() & said.outputs.keys()
-    different = {name for name in both if expected.outputs[name] != said.outputs[name]}
-    for what, names in (("missing", missing), ("beyond", beyond), ("different", different)):
-        if names:
-            values = said.outputs if what == "beyond" else expected.outputs
-            first = min(values[name] for name in names)
-            yield f"{len(names)} outputs {what}, such as {first.decode()[:400]}"
-    lost = expected.dead_letters - said.dead_letters
-    if lost:
-        yield f"{len(lost)} dead letters missing, such as {min(lost).decode()}"
-    if invented := said.dead_letters - expected.dead_letters:
-        yield f"{len(invented)} dead letters beyond, such as {min(invented).decode()}"
+def _all_of(partitions: Iterable[int]) -> Scope:
+    """Return the scope of all that there is: what is not said yet is missing."""
+    whole = dict.fromkeys(partitions, (0, _NO_END))
+    return Scope(ranges=whole, said_before=dict.fromkeys(whole, _NO_END))

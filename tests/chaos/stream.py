@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from itertools import count, groupby
 
 import msgspec
@@ -19,12 +19,12 @@ LAP_S = 2_250.0
 """A little longer than the recording."""
 
 
-def slices(of_s: float) -> Iterator[list[Line]]:
+def slices(of_s: float, models: Collection[str] = MODELS) -> Iterator[list[Line]]:
     """Yield the telemetry of ``of_s`` seconds of event time after the other, without an end.
 
     In every lap the engines have another boot: they have been started anew.
     """
-    lines = several_cells(MODELS, until_s=float("inf"))
+    lines = several_cells(models, until_s=float("inf"))
     for lap in count():
         records = (_in_lap(decode(line.value).record, lap) for line in lines)
         for _, members in groupby(records, key=lambda record: record_time_s(record) // of_s):

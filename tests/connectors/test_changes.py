@@ -9,7 +9,7 @@ from daom.codec import decode
 from daom.errors import ConfigError, SinkUnavailable
 from daom.events import ChangeEvent, Source
 from daom.topics import Topics
-from streams.owner import MARKER_KEY
+from streams.checkpoint import MARKER_KEY
 from tests.conftest import Broker
 
 DEPLOY = ChangeEvent(

@@ -101,7 +101,7 @@ def test_after_ctrl_c_every_partition_says_what_it_has_read(topic, config, lines
 class Endless:
     """A part that gives what it has, then waits for more until it is interrupted."""
 
-    name, size, unit = "endless", 0, "records"
+    name, size, unit, partition = "endless", 0, "records", None
 
     def __init__(self, values):
         self._values = values

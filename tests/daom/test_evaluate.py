@@ -12,6 +12,7 @@ from daom.evaluate import Case, Rules, baseline, is_right, judge
 from daom.events import Alert, DriftVerdict, Series
 from daom.heard import Heard, survey
 from daom.labels import Label, Labelled, Moment, Recorded
+from daom.replay import Sourced
 from detectors.evaluation import Episode
 from tests.daom.stories import T0, ahead, calm, silence, story
 
@@ -323,8 +324,12 @@ def test_silence_finds_nothing_and_cries_no_wolf():
 # Surveying
 
 
+def sourced(values):
+    return [Sourced("run", value) for value in values]
+
+
 def surveyed(records):
-    return survey("run", map(encode_json, records), Config())
+    return survey("run", sourced(map(encode_json, records)), Config())
 
 
 def test_a_recording_says_from_when_to_when_it_goes_and_who_is_in_it():
@@ -349,4 +354,4 @@ def test_one_wrong_clock_does_not_stretch_a_recording():
 
 
 def test_what_holds_no_telemetry_is_no_recording():
-    assert survey("run", [b"{}", b"nonsense"], Config()) is None
+    assert survey("run", sourced([b"{}", b"nonsense"]), Config()) is None

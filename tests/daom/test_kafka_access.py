@@ -95,6 +95,22 @@ def test_tls_trusts_the_given_authority_and_shows_a_certificate(client, tmp_path
     assert (lenient.check_hostname, lenient.verify_mode) == (False, ssl.CERT_REQUIRED)
 
 
+@BOTH
+@pytest.mark.parametrize("where", ["ssl_key_password", "ssl_key_password_file"])
+def test_a_key_may_be_encrypted(client, tmp_path, where):
+    own, file = make_certificate(tmp_path, "client"), tmp_path / "passphrase"
+    file.write_text(f"{SECRET}\n")
+    secret = {where: SECRET if where == "ssl_key_password" else file}
+    settings = {"security_protocol": "SSL", "ssl_cert_file": own.cert_file}
+    settings["ssl_key_file"] = own.encrypted(SECRET)
+
+    assert SECRET not in repr(client(settings | secret))
+    for wrong in ({"ssl_key_password": f"not-{SECRET}"}, {}):
+        with pytest.raises(ConfigError, match=f"{own.cert_file} and .* passphrase") as caught:
+            client(settings | wrong)
+        assert SECRET not in f"{caught.value} {caught.value.__cause__}"
+
+
 WRONG = {
     "an unknown protocol": ({"security_protocol": "TLS"}, ["security_protocol", "TLS"]),
     "no mechanism": (
@@ -123,6 +139,14 @@ WRONG = {
     "a key alone": (
         {"security_protocol": "SSL", "ssl_key_file": "/k.pem"},
         ["ssl_key_file is given without its ssl_cert_file"],
+    ),
+    "a passphrase alone": (
+        {"security_protocol": "SSL", "ssl_key_password": SECRET},
+        ["ssl_key_password is given without its ssl_cert_file"],
+    ),
+    "two passphrases": (
+        {"security_protocol": "SSL", "ssl_key_password": SECRET, "ssl_key_password_file": "/run/x"},
+        ["ssl_key_password and ssl_key_password_file are given: drop one"],
     ),
     "a missing password file": (
         SCRAM | {"sasl_password_file": "/nowhere/p"},

@@ -80,7 +80,8 @@ def mutual_tls(broker, prefix, certificate):
         bootstrap_servers=broker.secured_servers("TLS"),
         security_protocol="SSL",
         ssl_cert_file=str(certificate.cert_file),
-        ssl_key_file=str(certificate.key_file),
+        ssl_key_file=str(certificate.encrypted(SECRET)),
+        ssl_key_password=SECRET,
         **no_password,
     )
 
@@ -184,8 +185,8 @@ def test_a_mistake_is_one_line_at_once_and_no_secret(
 
 REFUSED = {
     "worker": (["worker"], "join the group daom-worker: it needs Read on it"),
-    "topics": (["topics", "create"], "Authorization failed"),
-    "play": (["play", RECORDING], "TopicAuthorizationFailedError"),
+    "topics": (["topics", "create"], "It needs Create on the topic"),
+    "play": (["play", RECORDING], "it lacks Write on topic test-"),
 }
 
 

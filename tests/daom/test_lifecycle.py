@@ -152,14 +152,14 @@ def test_labels_are_identity_and_severity_and_nothing_else():
         name="CellSilent", engine=None, signal=None, active=True, clear=False, severity="critical"
     )
 
-    assert about_engine.labels("m", "warning") == {
+    assert about_engine.labels({"model": "m"}, "warning") == {
         "alertname": "LatencyDrift",
         "model": "m",
         "engine": "e1",
         "signal": "ttft_s",
         "severity": "warning",
     }
-    assert about_fleet.labels("m", "critical") == {
+    assert about_fleet.labels({"model": "m"}, "critical") == {
         "alertname": "CellSilent",
         "model": "m",
         "severity": "critical",

@@ -73,6 +73,8 @@ BROKEN = {
     "a password that is a list": f"kafka: {{sasl_password: [{SECRET}]}}",
     "urls that are lists": f"bridge: {{alertmanagers: [[{SECRET}]]}}",
     "a password without its user": f"bridge: {{basic_auth_password: {SECRET}}}",
+    "a passphrase that is a list": f"kafka: {{ssl_key_password: [{SECRET}]}}",
+    "a passphrase that is not used": f"kafka: {{ssl_key_password: {SECRET}}}",
     "a misspelt field": f"kafka: {{sasl_pasword: {SECRET}}}",
     "not used": f"kafka: {{sasl_password: {SECRET}}}",
     "two tokens": f"bridge: {{bearer_token: {SECRET}, bearer_token_file: x}}",

@@ -6,8 +6,7 @@ import logging
 import pytest
 
 from daom.errors import CheckpointError
-from streams.checkpoint import decode_marker
-from streams.owner import MARKER_KEY
+from streams.checkpoint import MARKER_KEY, decode_marker
 from tests.daom.stories import MODEL
 from tests.streams.memory_log import TOPICS, VALUES, Log, a_moment, folded, run
 

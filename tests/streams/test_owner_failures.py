@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from streams.owner import MARKER_KEY
+from streams.checkpoint import MARKER_KEY
 from tests.streams.memory_log import TOPICS, VALUES, Log, a_moment, folded, run
 
 
