@@ -61,10 +61,11 @@ class Cell:
         self.state = CellState() if state is None else state
         self._settings = settings
         self._grid = PaneGrid(settings.pane_s)
+        # Each cell of a model has a silence of its own, and an end of it.
+        whose = {"model": model} if name == model else {"model": model, "cell": name}
         desks = [(settings, self.state.desk), *((other, DeskState()) for other in others)]
         self._pagers = [
-            Pager(each.drift, AlertDesk(name, {"model": model}, each.alerts), desk)
-            for each, desk in desks
+            Pager(each.drift, AlertDesk(name, whose, each.alerts), desk) for each, desk in desks
         ]
 
     def admit(self, record: Record) -> Admitted:

@@ -239,9 +239,11 @@ def by_time(*stories: Iterable[Record]) -> list[Record]:
     return sorted(records, key=lambda r: r.end_s if isinstance(r, TelemetryBatch) else r.time_s)
 
 
-def new_cell(config: Config | None = None, state: CellState | None = None) -> Cell:
+def new_cell(
+    config: Config | None = None, state: CellState | None = None, name: str = MODEL
+) -> Cell:
     """Return a cell of the model that has seen nothing, or goes on from ``state``."""
-    return Cell(MODEL, MODEL, cell_settings(config or Config()), state)
+    return Cell(name, MODEL, cell_settings(config or Config()), state)
 
 
 def told(cell: Cell, records: Iterable[Record]) -> list[Output]:

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from daom.events import ChangeEvent, GpuSample, Source, Suppression
+from daom.events import Alert, ChangeEvent, GpuSample, Source, Suppression
 from tests.daom.stories import (
     LEARNED_MINUTES,
     MODEL,
@@ -19,9 +19,11 @@ from tests.daom.stories import (
     chapter,
     from_here,
     learned_cell,
+    new_cell,
     silence,
     slower,
     source,
+    story,
     tick,
     told,
     triggers,
@@ -127,6 +129,26 @@ def test_ticks_tell_a_silent_cell_until_it_returns():
         ("CellSilent", "*", "", "firing"),
         ("CellSilent", "*", "", "resolved"),
     ]
+
+
+def silence_of(cell_name: str) -> list[Alert]:
+    """The alerts of a cell that falls silent and returns."""
+    records = story(calm(2), silence(5), calm(2))
+    ticks = [tick(at(2) + 60.0 * minute) for minute in range(1, 6)]
+    return alerts(told(new_cell(name=cell_name), by_time(records, ticks)))
+
+
+def test_each_cell_of_a_model_is_silent_for_itself():
+    first, second, only = (silence_of(name) for name in (f"{MODEL}/0", f"{MODEL}/1", MODEL))
+
+    assert [alert.labels.get("cell") for alert in (*first, *second)] == [
+        f"{MODEL}/0",
+        f"{MODEL}/0",
+        f"{MODEL}/1",
+        f"{MODEL}/1",
+    ]
+    assert {alert.fingerprint for alert in first}.isdisjoint(a.fingerprint for a in second)
+    assert "cell" not in only[0].labels
 
 
 def test_a_pause_of_a_day_is_no_engines_silence():
