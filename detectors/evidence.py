@@ -96,24 +96,6 @@ def standardised(sums: Floats, ranks: Ranks) -> Floats:
     return formulas.standardise(sums, ranks.m, *ranks.variances)
 
 
-def tail_nats(sums: Floats, usual: Floats, ranks: Ranks) -> Floats:
-    """Return the evidence for heavier tails, shape ``(windows, len(TAILS))``: 0 where none is.
-
-    Samples beyond a high quantile are few and, where samples depend on one another, come in clumps:
-    their number is Polya-Aeppli (clumps are Poisson, the sizes of clumps geometric). Evidence is
-    the Cramer rate of that law with the expected mean and ``usual`` times its variance, which for
-    single samples (``usual`` 1) is that of a Poisson number. The reference's own number is one of
-    these too: what is expected is what both together make likely, and it has a part in the
-    evidence. A tail of which the reference has hardly a clump is not judged.
-
-    Args:
-        sums: Scores, shape ``(windows, N_SCORES)``.
-        usual: ``V`` of each statistic, shape ``(windows, N_STATISTICS)``.
-        ranks: The reference.
-    """
-    return formulas.tails(sums, usual, ranks.m)
-
-
 def poisson_nats(seen: Floats, expected: Floats) -> Floats:
     """Return the Cramer rate of a Poisson number, or the KL of one rate from another."""
     nats: Floats = seen * np.log(seen / expected) - seen + expected

@@ -96,18 +96,16 @@ def _skewed(squared: float, z: float, n: float, usual: float) -> float:
 
 
 @compiled
-def tails(sums: Floats, usual: Floats, m: float) -> Floats:
-    """Return the evidence for heavier tails, shape ``(windows, len(TAILS))``."""
-    nats = np.empty((sums.shape[0], _N_TAILS))
-    for window in range(sums.shape[0]):
-        for tail in range(_N_TAILS):
-            nats[window, tail] = _tail_nats(tail, sums[window], usual[window], m)
-    return nats
-
-
-@compiled
 def _tail_nats(tail: int, sums: Floats, usual: Floats, m: float) -> float:
-    """Return the evidence that one tail of a window is heavier."""
+    """Return the evidence that one tail of a window is heavier: 0 where it is not.
+
+    Samples beyond a high quantile are few and, where samples depend on one another, come in clumps:
+    their number is Polya-Aeppli (clumps are Poisson, the sizes of clumps geometric). Evidence is
+    the Cramer rate of that law with the expected mean and ``usual`` times its variance, which for
+    single samples (``usual`` 1) is that of a Poisson number. The reference's own number is one of
+    these too: what is expected is what both together make likely, and it has a part in the
+    evidence. A tail of which the reference has hardly a clump is not judged.
+    """
     n = max(sums[SAMPLES], 1.0)
     apart = max(m - sums[INSIDE], 1.0)
     above = sums[_ABOVE + tail]

@@ -24,7 +24,6 @@ from detectors.evidence import (
     scan,
     settle,
     standardised,
-    tail_nats,
 )
 from detectors.ranks import (
     ABOVE,
@@ -247,7 +246,7 @@ ENDLESS = replace(RANKS, m=1e12)
 
 def tails_of(row, usual=1.0, ranks=ENDLESS):
     """Evidence of each tail."""
-    return tail_nats(row[None, :], np.full((1, N_STATISTICS), usual), ranks)[0]
+    return nats_of(row, usual, ranks=ranks)[2:]
 
 
 def tail_of(above, expected, usual, ranks=ENDLESS):
