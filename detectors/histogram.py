@@ -46,11 +46,16 @@ def bin_index(values: NDArray[np.float32]) -> NDArray[np.int32]:
 
     Values must not be NaN: NaN would be counted as huge.
     """
-    index = np.right_shift(values.view(np.int32), _SHIFT)
-    index -= _OFFSET
-    # Two calls instead of np.clip, which costs twice as much on short arrays.
-    np.maximum(index, 0, out=index)
-    return np.minimum(index, N_BINS - 1, out=index)
+    index: NDArray[np.int32] = _bin_index(values.view(np.int32))
+    return index
+
+
+@compiled
+def _bin_index(bits: NDArray[np.int32]) -> NDArray[np.int32]:
+    index = np.empty(bits.size, np.int32)
+    for row in range(bits.size):
+        index[row] = min(max((bits[row] >> _SHIFT) - _OFFSET, 0), N_BINS - 1)
+    return index
 
 
 def bin_edges() -> NDArray[np.float64]:
@@ -128,18 +133,8 @@ class SparseCounts(NamedTuple):
     @classmethod
     def of_cells(cls, cells: NDArray[np.integer]) -> Self:
         """Return the histogram of values that are in ``cells``."""
-        if cells.size > _SORT_UP_TO:
-            lowest = cells.min()
-            dense = np.bincount(cells - lowest)
-            # Of booleans, nonzero is several times faster.
-            offsets = np.flatnonzero(dense > 0)
-            occupied, counts = (offsets + lowest).astype(np.uint32), dense[offsets]
-        else:
-            ordered = np.sort(cells.astype(np.uint32))
-            starts = _run_starts(ordered)
-            occupied, counts = ordered[starts], np.empty_like(starts)
-            np.subtract(starts[1:], starts[:-1], out=counts[:-1])
-            counts[-1:] = ordered.size - starts[-1:]
+        dense = cells.size > _SORT_UP_TO
+        occupied, counts = _counted(cells) if dense else _runs(np.sort(cells))
         return cls(occupied, _compact(counts))
 
     @classmethod
@@ -204,6 +199,30 @@ class SparseCounts(NamedTuple):
     def total(self) -> float:
         """Number (or weight) of all values."""
         return float(self.counts.sum(dtype=np.float64))
+
+
+@compiled
+def _counted(cells: NDArray[np.integer]) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+    """Return the cells that occur, ascending, and how often, by counting them all."""
+    lowest = cells.min()
+    dense = np.zeros(cells.max() - lowest + 1, np.int64)
+    for cell in cells:
+        dense[cell - lowest] += 1
+    offsets = np.flatnonzero(dense)
+    return (offsets + lowest).astype(np.uint32), dense[offsets]
+
+
+@compiled
+def _runs(ordered: NDArray[np.integer]) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+    """Return the same of cells in ascending order."""
+    cells, counts = np.empty(ordered.size, np.uint32), np.zeros(ordered.size, np.int64)
+    runs = 0
+    for index in range(ordered.size):
+        if index == 0 or ordered[index] != ordered[index - 1]:
+            cells[runs] = ordered[index]
+            runs += 1
+        counts[runs - 1] += 1
+    return cells[:runs].copy(), counts[:runs]
 
 
 def _compact(counts: NDArray[np.integer]) -> NDArray[np.number]:

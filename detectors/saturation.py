@@ -20,6 +20,7 @@ from typing import Any, Final, Generic, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from detectors.compiled import compiled
 from detectors.histogram import SparseCounts
 from detectors.protocol import Detector, DriftScore, State
 
@@ -29,7 +30,6 @@ _STANDS_OUT: Final = 2.0
 _MIN_SAMPLES: Final = 500
 """Fewer cannot show a hundredth; so many of the newest are asked."""
 _MAX_PANES: Final = 360
-_NEAR: Final = np.float32(0.7)
 
 
 class Top(NamedTuple):
@@ -50,20 +50,7 @@ class Top(NamedTuple):
     @classmethod
     def of(cls, values: NDArray[np.float32]) -> Top:
         """Return the top of ``values``, shape ``(rows,)``; a NaN is no sample."""
-        value = values.max(initial=-np.inf)
-        if np.isnan(value):
-            return cls.of(values[~np.isnan(values)])
-        equal = int(np.count_nonzero(values == value))
-        # The next smaller value is mostly near: of many values few need be looked at.
-        near = values[values > _NEAR * value]
-        less = near[near < value]
-        if not less.size:
-            less = values[values < value]
-        if not less.size:
-            return cls(equal, float(value), equal) if equal else cls()
-        below = less.max()
-        below_equal = int(np.count_nonzero(less == below))
-        return cls(values.size, float(value), equal, float(below), below_equal)
+        return cls().plus(values)
 
     @classmethod
     def of_all(cls, tops: Sequence[Top]) -> Top:
@@ -82,10 +69,8 @@ class Top(NamedTuple):
         return cls()
 
     def plus(self, values: NDArray[np.float32]) -> Top:
-        """Return the top of these and of ``values``, one or more: mostly there is none of them."""
-        if values.max() < self.below:
-            return Top(self.samples + values.size, *self[1:])
-        return Top.of_all([self, Top.of(values)])
+        """Return the top of these and of ``values``."""
+        return Top(*_with(values, *self))
 
     @property
     def is_cap(self) -> bool:
@@ -95,6 +80,36 @@ class Top(NamedTuple):
         """
         enough = self.equal >= max(_MIN_EQUAL, _TAIL_SHARE * self.samples)
         return enough and self.below_equal > 0 and self.equal >= _STANDS_OUT * self.below_equal
+
+
+@compiled
+def _with(
+    values: NDArray[np.float32],
+    samples: int,
+    largest: float,
+    equal: int,
+    below: float,
+    below_equal: int,
+) -> tuple[int, float, int, float, int]:
+    """Return the fields of a ``Top`` with ``values``: most of them are below both of its own."""
+    largest = largest if equal else -np.inf
+    below = below if below_equal else -np.inf
+    samples += values.size
+    for value in values:
+        if value < below:
+            continue
+        if value > largest:
+            below, below_equal = largest, equal
+            largest, equal = value, 1
+        elif value == largest:
+            equal += 1
+        elif value > below:
+            below, below_equal = value, 1
+        elif value == below:
+            below_equal += 1
+        else:
+            samples -= 1
+    return samples, largest if equal else 0.0, equal, below if below_equal else 0.0, below_equal
 
 
 class TopPane:
@@ -114,8 +129,7 @@ class TopPane:
 
     def add(self, values: NDArray[np.float32], *columns: Any) -> None:
         self.inner.add(values, *columns)
-        if values.size:
-            self._top = self._top.plus(values)
+        self._top = self._top.plus(values)
 
     def add_counts(self, fresh: SparseCounts) -> None:
         """Take samples that are binned already: of their bin all are equal, which is no cap."""

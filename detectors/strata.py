@@ -16,6 +16,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from detectors.compiled import compiled
+
 STRATA_A_LEVEL: Final = 40
 N_LEVELS: Final = 3
 N_STRATA: Final = STRATA_A_LEVEL * N_LEVELS
@@ -44,11 +46,20 @@ def stratum_index(
     if not exponent.is_integer():
         raise ValueError(f"base must be a power of two (2, 4, 8, ... 128, ...), got {base}")
     first = ((127 + int(exponent)) * STRATA_AN_OCTAVE) - 1
-    index = np.right_shift(workload.view(np.int32), _SHIFT)
-    index -= first
-    np.maximum(index, 0, out=index)
-    np.minimum(index, STRATA_A_LEVEL - 1, out=index)
-    if part is not None:
-        for share in _LEVEL_FROM:
-            index += STRATA_A_LEVEL * (part >= np.float32(share) * workload)
+    whole = part is None
+    index: NDArray[np.int32] = _stratum_index(workload, workload if whole else part, whole, first)
+    return index
+
+
+@compiled
+def _stratum_index(
+    workload: NDArray[np.float32], part: NDArray[np.float32], whole: bool, first: int
+) -> NDArray[np.int32]:
+    index = np.empty(workload.size, np.int32)
+    bits = workload.view(np.int32)
+    for row in range(workload.size):
+        index[row] = min(max((bits[row] >> _SHIFT) - first, 0), STRATA_A_LEVEL - 1)
+        if not whole:
+            for share in _LEVEL_FROM:
+                index[row] += STRATA_A_LEVEL * (part[row] >= np.float32(share) * workload[row])
     return index
