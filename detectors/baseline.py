@@ -86,20 +86,20 @@ class Sample(NamedTuple):
 
     Attributes:
         cells: Of one pane after another, so that a cell may occur more than once,
-        counts: and the samples in each.
+        counts: and the samples in each, float64.
         latency: Samples by bin alone, shape ``(N_BINS,)``.
     """
 
     cells: NDArray[np.uint32]
-    counts: NDArray[np.number]
+    counts: Floats
     latency: Floats
 
     @classmethod
     def of(cls, parts: Sequence[SparseCounts]) -> Sample:
         """Return the samples of ``parts``, one or more."""
         cells = np.concatenate([part.cells for part in parts])
-        counts = np.concatenate([part.counts for part in parts])
-        return cls(cells, counts, latency_counts(SparseCounts(cells, counts)))
+        counts = np.concatenate([part.counts for part in parts], dtype=np.float64)
+        return cls(cells, counts, _by_bin(cells, counts))
 
     @property
     def total(self) -> float:
@@ -109,8 +109,16 @@ class Sample(NamedTuple):
 
 def latency_counts(sparse: SparseCounts) -> Floats:
     """Return counts by bin, all strata together, shape ``(N_BINS,)``."""
-    total = np.bincount(sparse.bins, weights=sparse.counts, minlength=N_BINS)
-    return total.astype(np.float64, copy=False)
+    total: Floats = _by_bin(sparse.cells, sparse.counts.astype(np.float64))
+    return total
+
+
+@compiled
+def _by_bin(cells: NDArray[np.uint32], counts: Floats) -> Floats:
+    total = np.zeros(N_BINS)
+    for index in range(cells.size):
+        total[cells[index] % N_BINS] += counts[index]
+    return total
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
@@ -250,12 +258,12 @@ def compare(reference: Yardstick, usual: Dispersions, window: Sample) -> Compari
     latency = reference.overall.coarse_bins(window.latency)
     n, m = float(now.sum()), reference.m
     latency_nats = kl_from_logs(latency, reference.log_latency)
+    service, judged_share = _service(reference, parts, usual.service.inflation)
     return Comparison(
         n=n,
         m=m,
-        judged_share=float(parts.group_samples @ (reference.group_samples >= MIN_KNOWN_SAMPLES))
-        / n,
-        service=_service(reference, parts, usual.service.inflation),
+        judged_share=judged_share,
+        service=service,
         workload=_statistic(
             parts.workload_nats, bins.group_starts.size - 1, usual.workload.inflation, n, m
         ),
@@ -272,9 +280,12 @@ def _statistic(nats: float, degrees: int, inflation: float, n: float, m: float) 
     )
 
 
-def _service(reference: Yardstick, parts: KlParts, inflation: float) -> Statistic:
-    """Return the service statistic: of the groups that both sides know well enough."""
-    value, degrees, nats = _known_groups(
+def _service(reference: Yardstick, parts: KlParts, inflation: float) -> tuple[Statistic, float]:
+    """Return the service statistic: of the groups that both sides know well enough.
+
+    And the share of the samples whose group the reference knows.
+    """
+    value, degrees, nats, judged_share = _known_groups(
         reference.known,
         reference.group_degrees,
         reference.group_samples,
@@ -282,17 +293,18 @@ def _service(reference: Yardstick, parts: KlParts, inflation: float) -> Statisti
         parts.group_nats,
         inflation,
     )
-    return Statistic(value=value, degrees=round(degrees), kl_nats=nats)
+    return Statistic(value=value, degrees=round(degrees), kl_nats=nats), judged_share
 
 
 @compiled
 def _known_groups(
     known: Floats, degrees: Floats, m: Floats, n: Floats, nats: Floats, inflation: float
-) -> tuple[float, float, float]:
-    """Return the statistic, its degrees of freedom, and the KL a sample without its bias."""
-    value, all_degrees, weighted, bias, samples = 0.0, 0.0, 0.0, 0.0, 0.0
+) -> tuple[float, float, float, float]:
+    """Return the statistic, its degrees of freedom, the KL a sample without its bias, the share."""
+    value, all_degrees, weighted, bias, samples, judged = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
     for group in range(n.size):
         samples += n[group]
+        judged += n[group] * known[group]
         if known[group] > 0.0 and n[group] > degrees[group]:
             error = 1.0 + n[group] / m[group]
             value += 2.0 * n[group] * nats[group] / error
@@ -300,7 +312,7 @@ def _known_groups(
             all_degrees += degrees[group]
             # Of a group the bias is degrees / 2 (1 / n + 1 / m), and it has a share n of all.
             bias += 0.5 * inflation * degrees[group] * error
-    return value, all_degrees, max(0.0, (weighted - bias) / samples)
+    return value, all_degrees, max(0.0, (weighted - bias) / samples), judged / samples
 
 
 def expected_quantiles(reference: Yardstick, window: Sample | None) -> tuple[float, ...]:

@@ -141,22 +141,16 @@ def kl_by_chain_rule(
     Source:
         Cover & Thomas, Elements of Information Theory, theorem 2.5.3.
     """
-    samples, group_nats = _by_group(current, log_given, group_starts)
-    n = float(samples.sum())
-    return KlParts(
-        workload_nats=_kl_from_logs(samples, log_group),
-        service_nats=float(samples @ group_nats) / n,
-        group_nats=group_nats,
-        group_samples=samples,
-    )
+    return KlParts(*_by_chain_rule(current, log_given, log_group, group_starts))
 
 
 @compiled
-def _by_group(
-    current: Floats, log_given: Floats, group_starts: NDArray[np.int64]
-) -> tuple[Floats, Floats]:
-    """Return the samples of each group, and the KL of what is within it."""
+def _by_chain_rule(
+    current: Floats, log_given: Floats, log_group: Floats, group_starts: NDArray[np.int64]
+) -> tuple[float, float, Floats, Floats]:
+    """Return the fields of ``KlParts``."""
     samples, nats = np.zeros(group_starts.size), np.zeros(group_starts.size)
+    service = 0.0
     for group in range(group_starts.size):
         last = group + 1 == group_starts.size
         end = current.size if last else group_starts[group + 1]
@@ -164,4 +158,5 @@ def _by_group(
         samples[group] = mine.sum()
         if samples[group] > 0.0:
             nats[group] = _kl_from_logs(mine, log_given[group_starts[group] : end])
-    return samples, nats
+            service += samples[group] * nats[group]
+    return _kl_from_logs(samples, log_group), service / samples.sum(), nats, samples

@@ -72,18 +72,19 @@ class Scan(NamedTuple):
 
     Attributes:
         sums: Scores of each window, shape ``(lengths, N_SCORES)``.
-        z: The same standardised, shape ``(lengths, N_STATISTICS)``.
+        z: The same standardised, shape ``(lengths, N_STATISTICS)``,
+        nats: and the evidence of each.
     """
 
     sums: Floats
     z: Floats
+    nats: Floats
 
 
 def scan(evidence: Evidence, ranks: Ranks) -> Scan:
     """Return what the windows within reach say."""
-    lengths = LENGTHS[: LENGTHS.searchsorted(evidence.reach, side="right")]
-    sums = formulas.newest_sums(evidence.rows, lengths)
-    return Scan(sums, standardised(sums, ranks))
+    rows, usual, windows = evidence.rows, evidence.usual, evidence.windows
+    return Scan(*formulas.scan(rows, evidence.reach, usual, windows, ranks.m, *ranks.variances))
 
 
 def standardised(sums: Floats, ranks: Ranks) -> Floats:
@@ -106,11 +107,6 @@ def student_nats(squared: Floats, degrees: Floats) -> Floats:
     """Return what a squared standardised mean is worth whose variance has so many ``degrees``."""
     nats: Floats = 0.5 * (degrees + 1.0) * np.log1p(squared / degrees)
     return nats
-
-
-def evidence_nats(found: Scan, usual: Floats, windows: Floats, ranks: Ranks) -> Floats:
-    """Return the evidence of each window and statistic, the same shape as ``z``."""
-    return formulas.window_nats(found.z, found.sums, usual, windows, ranks.m)
 
 
 def path_nats(paths: Floats, ranks: Ranks) -> Floats:

@@ -14,13 +14,17 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
-from detectors.evidence import MEMORY_PANES, Evidence, Scan, evidence_nats, poisson_nats
-from detectors.ranks import ABOVE, BODY, EXPECTED, SAMPLES, SPREAD, WIDTH, Ranks
+from detectors.compiled import compiled
+from detectors.evidence import MEMORY_PANES, Evidence, Scan, poisson_nats
+from detectors.ranks import ABOVE, BODY, EXPECTED, SAMPLES, SPREAD, TAILS, WIDTH, Ranks
 from detectors.scan_formulas import LENGTHS, N_STATISTICS
 
 Floats = NDArray[np.float64]
 
 _BODY, _SPREAD, _FIRST_TAIL = 0, 1, 2
+_N_TAILS: Final = len(TAILS)
+_ABOVE: Final = ABOVE.start
+_EXPECTED: Final = EXPECTED.start
 _GONE_BACK: Final = 0.5
 """An alarm is over once the newest window shows less than this share of what raised it."""
 _RELIEF_NATS: Final = 4.6
@@ -84,45 +88,86 @@ class Finding(NamedTuple):
     expected_tail_share: float
 
 
-def find(
-    evidence: Evidence, scan: Scan, ranks: Ranks, min_nats: float, steady_panes: int = MEMORY_PANES
-) -> Finding:
+def find(scan: Scan, ranks: Ranks, min_nats: float, steady_panes: int = MEMORY_PANES) -> Finding:
     """Return what ``scan`` says of windows against ``ranks``.
 
     The workload has been as usual for ``steady_panes``. In longer windows it has moved, and within
     each stratum too: what that explains is nothing that the service has done.
     """
-    nats = evidence_nats(scan, evidence.usual, evidence.windows, ranks)
-    n = np.maximum(scan.sums[:, SAMPLES], 1.0)
-    body, tail = nats[:, _BODY], nats[:, _FIRST_TAIL:]
-    body_at = int(body.argmax())
-    tail_at, which = divmod(int(tail.argmax()), tail.shape[1])
+    nats, sums = scan.nats, scan.sums
+    n = np.maximum(sums[:, SAMPLES], 1.0)
+    body_at, tail_at, which, spread_nats, strongest = _strongest(nats)
     strong, at, statistic, effect, hint = 0.0, 0, 0, 0.0, 0.0
-    if nats.max() >= _NOTABLE_NATS:
-        effects = _effects(scan.sums, n[:, None])
-        worth = _worth_nats(effects, scan.sums, n, ranks)
+    if strongest >= _NOTABLE_NATS:
+        effects = _effects(sums, n[:, None])
         least: Floats = np.full((n.size, N_STATISTICS), min_nats)
         first = int(LENGTHS.searchsorted(steady_panes, "right"))
         if first < n.size:
-            explained = _explained_nats(scan.sums[first:], n[first:], ranks)
+            explained = _explained_nats(sums[first:], n[first:], ranks)
             least[first:] = np.maximum(explained, min_nats)
-        worthy = np.where(worth >= least, nats, 0.0)
-        at, statistic = divmod(int(worthy.argmax()), worthy.shape[1])
-        strong, effect = float(worthy[at, statistic]), float(effects[at, statistic])
-        hint = float(nats.max(where=worth >= _HINT * least, initial=0.0))
+        strong, at, statistic, hint = _worthy(nats, effects, sums, least, *ranks.variances)
+        effect = float(effects[at, statistic])
     return Finding(
         nats=strong,
         hint_nats=hint,
         statistic=statistic,
         effect=effect,
         panes=int(LENGTHS[at]),
-        body_nats=float(body[body_at]),
-        body_shift=float(scan.sums[body_at, BODY] / n[body_at]),
-        spread_nats=float(nats[:, _SPREAD].max()),
-        tail_nats=float(tail[tail_at, which]),
-        tail_share=float(scan.sums[tail_at, ABOVE][which] / n[tail_at]),
-        expected_tail_share=float(scan.sums[tail_at, EXPECTED][which] / n[tail_at]),
+        body_nats=float(nats[body_at, _BODY]),
+        body_shift=float(sums[body_at, BODY] / n[body_at]),
+        spread_nats=spread_nats,
+        tail_nats=float(nats[tail_at, _FIRST_TAIL + which]),
+        tail_share=float(sums[tail_at, _ABOVE + which] / n[tail_at]),
+        expected_tail_share=float(sums[tail_at, _EXPECTED + which] / n[tail_at]),
     )
+
+
+@compiled
+def _strongest(nats: Floats) -> tuple[int, int, int, float, float]:
+    """Return the windows of the strongest body and of the strongest tail, and which tail that is.
+
+    And the strongest evidence of a spread, and of all.
+    """
+    body_at, tail_at, which = 0, 0, 0
+    for window in range(nats.shape[0]):
+        if nats[window, _BODY] > nats[body_at, _BODY]:
+            body_at = window
+        for tail in range(_N_TAILS):
+            if nats[window, _FIRST_TAIL + tail] > nats[tail_at, _FIRST_TAIL + which]:
+                tail_at, which = window, tail
+    return body_at, tail_at, which, nats[:, _SPREAD].max(), nats.max()
+
+
+@compiled
+def _worthy(
+    nats: Floats,
+    effects: Floats,
+    sums: Floats,
+    least: Floats,
+    body_variance: float,
+    spread_variance: float,
+) -> tuple[float, int, int, float]:
+    """Return the strongest evidence of what is worth ``least``: its nats, window and statistic.
+
+    And the strongest of what is worth a suspicion. A shift is worth the KL a sample, as of a normal
+    mean or a Poisson rate.
+    """
+    strong, at, which, hint = 0.0, 0, 0, 0.0
+    for window in range(nats.shape[0]):
+        n = max(sums[window, SAMPLES], 1.0)
+        for statistic in range(N_STATISTICS):
+            if statistic < _FIRST_TAIL:
+                variance = body_variance if statistic == _BODY else spread_variance
+                worth = 0.5 * effects[window, statistic] ** 2 / variance
+            else:
+                above = max(sums[window, _ABOVE + statistic - _FIRST_TAIL], _LEAST)
+                expected = max(sums[window, _EXPECTED + statistic - _FIRST_TAIL], _LEAST)
+                worth = (above * math.log(above / expected) - above + expected) / n
+            if worth >= least[window, statistic] and nats[window, statistic] > strong:
+                strong, at, which = nats[window, statistic], window, statistic
+            if worth >= _HINT * least[window, statistic]:
+                hint = max(hint, nats[window, statistic])
+    return strong, at, which, hint
 
 
 def alarm_of(finding: Finding, evidence: Evidence, ranks: Ranks) -> Alarm:
@@ -187,13 +232,3 @@ def _explained_nats(sums: Floats, n: Floats, ranks: Ranks) -> Floats:
     explained[:, _SPREAD] = _LEAST_WHERE_IT_MOVES + 0.5 * spread**2 / ranks.variances[_SPREAD]
     explained[:, _FIRST_TAIL:] = poisson_nats(moved, usual)
     return explained
-
-
-def _worth_nats(effects: Floats, sums: Floats, n: Floats, ranks: Ranks) -> Floats:
-    """Return the KL a sample of each shift, as of a normal mean or a Poisson rate."""
-    worth = np.empty_like(effects)
-    worth[:, :_FIRST_TAIL] = 0.5 * effects[:, :_FIRST_TAIL] ** 2 / np.array(ranks.variances)
-    above = np.maximum(sums[:, ABOVE], _LEAST)
-    expected = np.maximum(sums[:, EXPECTED], _LEAST)
-    worth[:, _FIRST_TAIL:] = poisson_nats(above, expected) / n[:, None]
-    return worth

@@ -152,9 +152,7 @@ class KlDetector:
         moves = self._workload_moves(baseline, compared)
         state.steady_panes = 0 if moves else min(state.steady_panes + 1, MEMORY_PANES)
         scanned = scan(state.evidence, reference.ranks)
-        finding = find(
-            state.evidence, scanned, reference.ranks, self._min_shift_nats, state.steady_panes
-        )
+        finding = find(scanned, reference.ranks, self._min_shift_nats, state.steady_panes)
         decided = self._decide(state, baseline, compared, finding, reference.ranks, series)
         score = score_window(decided, finding, compared, reference, window, end_s, self._pane_s)
         is_block = _completes_block(state)

@@ -10,7 +10,7 @@ is a change of the workload, and nothing can be said of the service.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,12 +60,8 @@ class Partition:
 
     def coarse(self, cells: NDArray[np.integer], counts: NDArray[np.number]) -> Floats:
         """Return the counts of each coarse bin, shape ``(n_bins,)``, of sparse fine counts."""
-        return _coarse(
-            cells.astype(np.int64),
-            counts.astype(np.float64),
-            self.group_of_stratum,
-            self.bin_starts,
-        )
+        weights = counts.astype(np.float64, copy=False)
+        return _coarse(cells, weights, self.group_of_stratum, self.bin_starts)
 
     def coarse_bins(self, latency: Floats) -> Floats:
         """Return the same of counts by fine bin, shape ``(N_BINS,)``, where there is one group."""
@@ -75,16 +71,22 @@ class Partition:
 
 @compiled
 def _coarse(
-    cells: NDArray[np.int64],
+    cells: NDArray[np.integer],
     counts: Floats,
     group_of_stratum: NDArray[np.int64],
     bin_starts: NDArray[np.int64],
 ) -> Floats:
     total = np.zeros(bin_starts.size)
+    at = 0
     for index in range(cells.size):
         stratum, fine = divmod(cells[index], N_BINS)
         place = group_of_stratum[stratum] * N_BINS + fine
-        total[np.searchsorted(bin_starts, place, "right") - 1] += counts[index]
+        # Cells mostly ascend, so that the next bin is this one, or near.
+        if place < bin_starts[at]:
+            at = np.searchsorted(bin_starts, place, "right") - 1
+        while at + 1 < bin_starts.size and bin_starts[at + 1] <= place:
+            at += 1
+        total[at] += counts[index]
     return total
 
 
@@ -146,46 +148,27 @@ def group_strata(
         expected: Samples of each that count towards ``full``, the same shape.
         full: A group with so many takes in no further stratum.
     """
-    spans: list[_Span] = []
-    for stratum in np.flatnonzero(reference).tolist():
-        known, held = float(reference[stratum]), float(expected[stratum])
-        last = spans[-1] if spans else None
-        if last is None or not last.takes(stratum, full):
-            spans.append(_Span(stratum, stratum, known, held))
-        else:
-            spans[-1] = last.joined(_Span(stratum, stratum, known, held))
-    return _numbered(spans)
+    return _group_strata(reference.astype(np.float64), expected.astype(np.float64), full)
 
 
-class _Span(NamedTuple):
-    """Strata from ``first`` to ``last``, with what the reference knows and a window holds."""
-
-    first: int
-    last: int
-    known: float
-    held: float
-
-    def joined(self, after: _Span) -> _Span:
-        return _Span(self.first, after.last, self.known + after.known, self.held + after.held)
-
-    def may_reach(self, stratum: int) -> bool:
-        same_level = self.first // STRATA_A_LEVEL == stratum // STRATA_A_LEVEL
-        return same_level and stratum - self.first < _WIDEST_GROUP
-
-    def takes(self, stratum: int, full: float) -> bool:
-        is_full = self.known >= MIN_KNOWN_SAMPLES and self.held >= full
-        return not is_full and self.may_reach(stratum)
-
-
-def _numbered(spans: list[_Span]) -> NDArray[np.int64]:
+@compiled
+def _group_strata(reference: Floats, expected: Floats, full: float) -> NDArray[np.int64]:
     """Return group numbers, ascending with the strata; each run of unseen strata is a group too."""
-    starts = np.zeros(N_STRATA, np.int64)
-    for span in spans:
-        starts[span.first] = 1
-        if span.last + 1 < N_STRATA:
-            starts[span.last + 1] = 1
-    starts[0] = 0
-    return np.cumsum(starts)
+    begins = np.zeros(N_STRATA + 1, np.int64)
+    first, known, held = -_WIDEST_GROUP, 0.0, 0.0
+    for stratum in np.flatnonzero(reference):
+        is_full = known >= MIN_KNOWN_SAMPLES and held >= full
+        same_level = first // STRATA_A_LEVEL == stratum // STRATA_A_LEVEL
+        if is_full or not same_level or stratum - first >= _WIDEST_GROUP:
+            first, known, held = int(stratum), 0.0, 0.0
+            begins[first] = 1
+        else:
+            # Neither what was the end of the group so far, nor a hole in it.
+            begins[first + 1 : stratum + 1] = 0
+        begins[stratum + 1] = 1
+        known, held = known + reference[stratum], held + expected[stratum]
+    begins[0] = 0
+    return np.cumsum(begins[:-1])
 
 
 def _edges(counts: NDArray[np.number], n_bins: int) -> list[int]:

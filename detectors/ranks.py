@@ -101,7 +101,7 @@ class Ranks:
         row = np.zeros(N_SCORES)
         by_stratum = np.zeros(N_STRATA)
         _rank(
-            pane.cells.astype(np.int64),
+            pane.cells,
             pane.counts.astype(np.float64),
             self.known,
             self.offsets,
@@ -118,7 +118,7 @@ class Ranks:
 
 @compiled
 def _rank(
-    cells: NDArray[np.int64],
+    cells: NDArray[np.uint32],
     counts: Floats,
     known: Floats,
     offsets: NDArray[np.int64],
@@ -170,57 +170,114 @@ def _sum_strata(
 
 def rank_among(reference: SparseCounts, *, by_workload: bool = True) -> Ranks:
     """Return what ranking among ``reference`` needs; ``by_workload``: each stratum by itself."""
-    strata = reference.strata
     groups = np.zeros(N_STRATA, np.int64)
     if by_workload:
-        held = np.bincount(strata, weights=reference.counts, minlength=N_STRATA)
+        held = np.bincount(reference.strata, weights=reference.counts, minlength=N_STRATA)
         groups = group_strata(held, held, _SAMPLES_A_GROUP)
-    offsets = (groups - np.arange(N_STRATA)) * N_BINS
-    first = np.arange(int(groups[-1]) + 1) * N_BINS
-    cells = np.concatenate([first, reference.cells + offsets[strata]])
-    samples = np.concatenate([np.zeros(first.size), reference.counts])
-    order = np.argsort(cells, kind="stable")
-    cells = cells[order]
-    starts = np.concatenate([[0], np.flatnonzero(cells[1:] != cells[:-1]) + 1])
-    return _ranks(groups, offsets, cells[starts], np.add.reduceat(samples[order], starts))
-
-
-def _ranks(
-    groups: NDArray[np.int64], offsets: NDArray[np.int64], places: NDArray[np.int64], counts: Floats
-) -> Ranks:
-    group = places // N_BINS
-    samples: Floats = np.bincount(group, weights=counts).astype(np.float64)
-    totals = np.maximum(samples, 1.0)[group]
-    until = np.cumsum(counts) - (np.cumsum(samples) - samples)[group]
-    middle = (until - 0.5 * counts) / totals
+    places, counts, samples = _places(reference.cells, reference.counts.astype(np.float64), groups)
     known = samples >= MIN_KNOWN_SAMPLES
-    weights = counts * known[group]
-    m = max(float(weights.sum()), 1.0)
-    rank = np.stack([middle, until / totals], axis=1).ravel()
-    spread = np.abs(2.0 * rank - 1.0)
-    spread -= float(weights @ spread[::2]) / m
-    variances = (
-        float(weights @ (middle - 0.5) ** 2) / m,
-        float(weights @ spread[::2] ** 2) / m,
-    )
-    above = np.array([np.bincount(group, weights=counts * (middle > cut)) for cut in _CUTS])
+    m = max(float(samples[known].sum()), 1.0)
+    rank, beyond, above = _rank_places(places, counts, samples, _CUTS)
+    spread, body_variance, spread_variance, pairs = _spread(places, counts, samples, known, rank, m)
     # A new sample is as likely as any of the reference's to be the largest of all.
-    tails = ((above + 1.0) / (samples + 1.0) * known).T
+    tails = (above + 1.0) / (samples + 1.0)[:, None] * known[:, None]
     return Ranks(
         m=m,
         groups=groups,
         widths=_widths(groups),
         rarity=np.where(known, m / np.maximum(samples, 1.0), 0.0),
-        offsets=offsets,
+        offsets=(groups - np.arange(N_STRATA)) * N_BINS,
         places=places,
         rank=rank,
         spread=spread,
-        beyond=_CUTS.searchsorted(rank),
+        beyond=beyond,
         known=known[groups].astype(np.float64),
         tails=tails[groups],
-        variances=(max(variances[0], _LEAST_VARIANCE), max(variances[1], _LEAST_VARIANCE)),
-        density=_density(group, weights, samples, m),
+        variances=(max(body_variance, _LEAST_VARIANCE), max(spread_variance, _LEAST_VARIANCE)),
+        density=max(pairs / m / _BIN_NATS, _LEAST_DENSITY),
     )
+
+
+@compiled
+def _places(
+    cells: NDArray[np.uint32], counts: Floats, groups: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], Floats, Floats]:
+    """Return occupied places and the first of each group, ascending, with the samples in each.
+
+    And last the samples of each group.
+    """
+    n_groups = groups[-1] + 1
+    places, held = np.empty(cells.size + n_groups, np.int64), np.empty(cells.size + n_groups)
+    samples, fine_counts = np.zeros(n_groups), np.zeros(N_BINS)
+    size, index = 0, 0
+    for group in range(n_groups):
+        lowest, highest = N_BINS, 0
+        while index < cells.size and groups[cells[index] // N_BINS] == group:
+            fine = cells[index] % N_BINS
+            fine_counts[fine] += counts[index]
+            samples[group] += counts[index]
+            lowest, highest = min(lowest, fine), max(highest, fine)
+            index += 1
+        places[size], held[size] = group * N_BINS, fine_counts[0]
+        size += 1
+        for fine in range(max(lowest, 1), highest + 1):
+            if fine_counts[fine] > 0.0:
+                places[size], held[size] = group * N_BINS + fine, fine_counts[fine]
+                size += 1
+        fine_counts[: highest + 1] = 0.0
+    return places[:size].copy(), held[:size].copy(), samples
+
+
+@compiled
+def _rank_places(
+    places: NDArray[np.int64], counts: Floats, samples: Floats, cuts: Floats
+) -> tuple[Floats, NDArray[np.int64], Floats]:
+    """Return the rank in each place and between it and the next, and how many cuts are below it.
+
+    And last the samples of each group whose place is above each cut.
+    """
+    rank, beyond = np.empty(2 * places.size), np.zeros(2 * places.size, np.int64)
+    above = np.zeros((samples.size, cuts.size))
+    until, before = 0.0, -1
+    for place in range(places.size):
+        group = places[place] // N_BINS
+        until = (until if group == before else 0.0) + counts[place]
+        before = group
+        total = max(samples[group], 1.0)
+        rank[2 * place] = (until - 0.5 * counts[place]) / total
+        rank[2 * place + 1] = until / total
+        for cut in range(cuts.size):
+            above[group, cut] += counts[place] * (rank[2 * place] > cuts[cut])
+            beyond[2 * place] += rank[2 * place] > cuts[cut]
+            beyond[2 * place + 1] += rank[2 * place + 1] > cuts[cut]
+    return rank, beyond, above
+
+
+@compiled
+def _spread(
+    places: NDArray[np.int64],
+    counts: Floats,
+    samples: Floats,
+    known: NDArray[np.bool_],
+    rank: Floats,
+    m: float,
+) -> tuple[Floats, float, float, float]:
+    """Return the spread of each rank; of the known groups the variances, and the shared bins.
+
+    The mean density of log-latency within its group is the chance that two samples of a group share
+    a bin, over the bin's width: counted in pairs it is right on average however few they are.
+    """
+    spread = np.abs(2.0 * rank - 1.0)
+    mean, body, squares, pairs = 0.0, 0.0, 0.0, 0.0
+    for place in range(places.size):
+        group = places[place] // N_BINS
+        if known[group]:
+            count = counts[place]
+            mean += count * spread[2 * place] / m
+            squares += count * spread[2 * place] ** 2 / m
+            body += count * (rank[2 * place] - 0.5) ** 2 / m
+            pairs += max(count * (count - 1.0), 0.0) / max(samples[group] - 1.0, 1.0)
+    return spread - mean, body, squares - mean * mean, pairs
 
 
 def _widths(groups: NDArray[np.int64]) -> Floats:
@@ -229,15 +286,3 @@ def _widths(groups: NDArray[np.int64]) -> Floats:
     levels[:, [0, -1]] = _OUTER_STRATA
     widths: Floats = np.bincount(groups, _STRATUM_NATS * strata).astype(np.float64)
     return widths[groups]
-
-
-def _density(group: NDArray[np.int64], counts: Floats, samples: Floats, m: float) -> float:
-    """Return the mean density of log-latency within its group, per nat.
-
-    It is the chance that two samples of a group share a bin, over the bin's width: counted in pairs
-    it is right on average however few they are.
-    """
-    weights = np.maximum(counts * (counts - 1.0), 0.0)
-    pairs = np.bincount(group, weights=weights, minlength=samples.size)
-    sharing = pairs / np.maximum(samples - 1.0, 1.0)
-    return max(float(sharing.sum()) / m / _BIN_NATS, _LEAST_DENSITY)

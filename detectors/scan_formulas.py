@@ -40,20 +40,6 @@ _CLUMP_LENGTHS: Final = 10
 
 
 @compiled
-def newest_sums(rows: NDArray[np.float32], lengths: NDArray[np.int64]) -> Floats:
-    """Return the sums of the newest rows, shape ``(lengths, N_SCORES)``."""
-    sums = np.zeros((lengths.size, N_SCORES))
-    row = rows.shape[0]
-    for index in range(lengths.size):
-        if index:
-            sums[index] = sums[index - 1]
-        while row > rows.shape[0] - lengths[index]:
-            row -= 1
-            sums[index] += rows[row]
-    return sums
-
-
-@compiled
 def standardise(sums: Floats, m: float, body_variance: float, spread_variance: float) -> Floats:
     """Return the standardised sums, shape ``(windows, N_STATISTICS)``."""
     z = np.empty((sums.shape[0], N_STATISTICS))
@@ -141,6 +127,36 @@ def _nats(statistic: int, z: Floats, sums: Floats, usual: Floats, m: float) -> f
     if statistic == _SPREAD:
         squared = _skewed(squared, z[_SPREAD], max(sums[SAMPLES], 1.0), usual[_SPREAD])
     return float(0.5 * squared)
+
+
+@compiled
+def scan(
+    rows: NDArray[np.float32],
+    reach: int,
+    usual: Floats,
+    windows: Floats,
+    m: float,
+    body_variance: float,
+    spread_variance: float,
+) -> tuple[Floats, Floats, Floats]:
+    """Return the sums of the windows within ``reach``, the same standardised, and their worth."""
+    sums = _newest_sums(rows, LENGTHS[: np.searchsorted(LENGTHS, reach, "right")])
+    z = standardise(sums, m, body_variance, spread_variance)
+    return sums, z, window_nats(z, sums, usual, windows, m)
+
+
+@compiled
+def _newest_sums(rows: NDArray[np.float32], lengths: NDArray[np.int64]) -> Floats:
+    """Return the sums of the newest rows, shape ``(lengths, N_SCORES)``."""
+    sums = np.zeros((lengths.size, N_SCORES))
+    row = rows.shape[0]
+    for index in range(lengths.size):
+        if index:
+            sums[index] = sums[index - 1]
+        while row > rows.shape[0] - lengths[index]:
+            row -= 1
+            sums[index] += rows[row]
+    return sums
 
 
 @compiled

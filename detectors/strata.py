@@ -46,20 +46,24 @@ def stratum_index(
     if not exponent.is_integer():
         raise ValueError(f"base must be a power of two (2, 4, 8, ... 128, ...), got {base}")
     first = ((127 + int(exponent)) * STRATA_AN_OCTAVE) - 1
-    whole = part is None
-    index: NDArray[np.int32] = _stratum_index(workload, workload if whole else part, whole, first)
+    index = _octave_index(workload.view(np.int32), first)
+    if part is not None:
+        _add_levels(index, workload, part)
     return index
 
 
 @compiled
-def _stratum_index(
-    workload: NDArray[np.float32], part: NDArray[np.float32], whole: bool, first: int
-) -> NDArray[np.int32]:
-    index = np.empty(workload.size, np.int32)
-    bits = workload.view(np.int32)
-    for row in range(workload.size):
+def _octave_index(bits: NDArray[np.int32], first: int) -> NDArray[np.int32]:
+    index = np.empty(bits.size, np.int32)
+    for row in range(bits.size):
         index[row] = min(max((bits[row] >> _SHIFT) - first, 0), STRATA_A_LEVEL - 1)
-        if not whole:
-            for share in _LEVEL_FROM:
-                index[row] += STRATA_A_LEVEL * (part[row] >= np.float32(share) * workload[row])
     return index
+
+
+@compiled
+def _add_levels(
+    index: NDArray[np.int32], workload: NDArray[np.float32], part: NDArray[np.float32]
+) -> None:
+    for row in range(index.size):
+        for share in _LEVEL_FROM:
+            index[row] += STRATA_A_LEVEL * (part[row] >= np.float32(share) * workload[row])

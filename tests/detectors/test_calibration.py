@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from detectors.calibration import calibrate, threshold_nats
-from detectors.evidence import Evidence, evidence_nats, learn_reference, scan
+from detectors.evidence import Evidence, learn_reference, scan
 from detectors.histogram import SparseCounts, bin_index
 from detectors.ranks import BODY, INSIDE, SAMPLES, rank_among
 from tests.detectors.feeding import ar1
@@ -106,9 +106,7 @@ def alarms(values, interval_panes):
     evidence.rows, held, found, quiet_until = rows[:0], 0, 0, 0
     for number, pane in enumerate(values[REFERENCE_PANES:]):
         evidence.take(ranks.scores(counts_of(pane)))
-        scanned = scan(evidence, ranks)
-        nats = evidence_nats(scanned, evidence.usual, evidence.windows, ranks)
-        held = held + 1 if nats.max() >= threshold else 0
+        held = held + 1 if scan(evidence, ranks).nats.max() >= threshold else 0
         if held >= CONFIRM_PANES and number >= quiet_until:
             found += 1
         if held >= CONFIRM_PANES:

@@ -14,9 +14,7 @@ from scipy.special import rel_entr
 from detectors.evidence import (
     MEMORY_PANES,
     Evidence,
-    Scan,
     begin_anew,
-    evidence_nats,
     lean_on_shorter,
     learn,
     learn_reference,
@@ -193,10 +191,13 @@ def test_panes_that_were_learned_are_inside_from_then_on():
 
 
 def nats_of(row, usual=1.0, windows=1e9, ranks=RANKS):
-    window = row[None, :]
-    found = Scan(window, standardised(window, ranks))
-    known = np.full(LENGTHS.size, windows)
-    return evidence_nats(found, np.full((LENGTHS.size, N_STATISTICS), usual), known, ranks)[0]
+    evidence = Evidence(
+        rows=row[None, :].astype(np.float32),
+        windows=np.full(LENGTHS.size, windows),
+        usual=np.full((LENGTHS.size, N_STATISTICS), usual),
+        reach=1,
+    )
+    return scan(evidence, ranks).nats[0]
 
 
 @FEW

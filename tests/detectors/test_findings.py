@@ -51,8 +51,7 @@ class Watch:
         self.evidence.take(self.ranks.scores(counts_of(draw(self.rng, samples))))
 
     def find(self, steady_panes=MEMORY_PANES):
-        scanned = scan(self.evidence, self.ranks)
-        return find(self.evidence, scanned, self.ranks, MIN_NATS, steady_panes)
+        return find(scan(self.evidence, self.ranks), self.ranks, MIN_NATS, steady_panes)
 
     def alarmed(self, shifted):
         """Feed panes of ``shifted``; return the alarm that they raise."""
