@@ -58,7 +58,7 @@ class EngineState:
         that reads a long prompt makes none either, and preempts nothing. Whatever an engine has
         counted by buckets, it has done.
         """
-        if any(histogram.total for histogram in batch.histograms.values()):
+        if batch.histograms and any(counted.total for counted in batch.histograms.values()):
             return True
         tokens = batch.steps.columns.get("tokens")
         if not batch.steps.rows or tokens is None or tokens[-1] != 0.0 or tokens.any():

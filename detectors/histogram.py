@@ -149,7 +149,8 @@ class SparseCounts(NamedTuple):
 
     @classmethod
     def sum_of(cls, parts: Sequence[SparseCounts]) -> SparseCounts:
-        """Return the sum of ``parts``, as float32."""
+        """Return the sum of ``parts``: as float32, or the only one that holds anything as it is."""
+        parts = [part for part in parts if part.cells.size]
         if len(parts) == 1:
             return parts[0]
         if not parts:
@@ -159,8 +160,6 @@ class SparseCounts(NamedTuple):
         order = np.argsort(cells, kind="stable")
         ordered = cells[order]
         starts = _run_starts(ordered)
-        if not starts.size:
-            return cls.empty()
         return cls(ordered[starts], np.add.reduceat(counts[order], starts))
 
     def minus(self, other: SparseCounts) -> SparseCounts:
@@ -171,19 +170,9 @@ class SparseCounts(NamedTuple):
         return SparseCounts(self.cells[left], counts[left])
 
     def plus(self, other: SparseCounts) -> SparseCounts:
-        """Return the sum, as float32; fast where ``other`` has few cells that this has not."""
-        if not self.cells.size:
-            return SparseCounts(other.cells, other.counts.astype(np.float32))
-        at = np.searchsorted(self.cells, other.cells)
-        here = np.minimum(at, self.cells.size - 1)
-        known = self.cells[here] == other.cells
-        counts = self.counts.astype(np.float32)
-        counts[here[known]] += other.counts[known]
-        if known.all():
-            return SparseCounts(self.cells, counts)
-        new = ~known
-        cells = np.insert(self.cells, at[new], other.cells[new])
-        return SparseCounts(cells, np.insert(counts, at[new], other.counts[new]))
+        """Return the sum, as float32."""
+        counts, others = self.counts.astype(np.float32), other.counts.astype(np.float32)
+        return SparseCounts(*_merged(self.cells, counts, other.cells, others))
 
     @property
     def strata(self) -> NDArray[np.uint32]:
@@ -223,6 +212,30 @@ def _runs(ordered: NDArray[np.integer]) -> tuple[NDArray[np.uint32], NDArray[np.
             runs += 1
         counts[runs - 1] += 1
     return cells[:runs].copy(), counts[:runs]
+
+
+@compiled
+def _merged(
+    cells: NDArray[np.uint32],
+    counts: NDArray[np.float32],
+    others: NDArray[np.uint32],
+    more: NDArray[np.float32],
+) -> tuple[NDArray[np.uint32], NDArray[np.float32]]:
+    """Return the sum of two histograms, each in ascending order of cells."""
+    size = cells.size + others.size
+    merged, sums = np.empty(size, np.uint32), np.empty(size, np.float32)
+    size, mine, theirs = 0, 0, 0
+    while mine < cells.size or theirs < others.size:
+        is_mine = theirs == others.size or (mine < cells.size and cells[mine] <= others[theirs])
+        is_both = is_mine and theirs < others.size and cells[mine] == others[theirs]
+        merged[size] = cells[mine] if is_mine else others[theirs]
+        sums[size] = counts[mine] if is_mine else more[theirs]
+        if is_both:
+            sums[size] += more[theirs]
+        mine += is_mine
+        theirs += is_both or not is_mine
+        size += 1
+    return merged[:size].copy(), sums[:size].copy()
 
 
 def _compact(counts: NDArray[np.integer]) -> NDArray[np.number]:

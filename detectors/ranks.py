@@ -238,18 +238,21 @@ def _rank_places(
     """
     rank, beyond = np.empty(2 * places.size), np.zeros(2 * places.size, np.int64)
     above = np.zeros((samples.size, cuts.size))
-    until, before = 0.0, -1
+    before, until, cut = -1, 0.0, 0
     for place in range(places.size):
         group = places[place] // N_BINS
-        until = (until if group == before else 0.0) + counts[place]
-        before = group
+        if group != before:
+            before, until, cut = group, 0.0, 0
+        until += counts[place]
         total = max(samples[group], 1.0)
-        rank[2 * place] = (until - 0.5 * counts[place]) / total
-        rank[2 * place + 1] = until / total
-        for cut in range(cuts.size):
-            above[group, cut] += counts[place] * (rank[2 * place] > cuts[cut])
-            beyond[2 * place] += rank[2 * place] > cuts[cut]
-            beyond[2 * place + 1] += rank[2 * place + 1] > cuts[cut]
+        # Within a group ranks ascend, and with them the cuts that are below.
+        for at in (2 * place, 2 * place + 1):
+            rank[at] = (until - 0.5 * counts[place] if at == 2 * place else until) / total
+            while cut < cuts.size and rank[at] > cuts[cut]:
+                cut += 1
+            beyond[at] = cut
+        for below in range(beyond[2 * place]):
+            above[group, below] += counts[place]
     return rank, beyond, above
 
 
@@ -268,16 +271,18 @@ def _spread(
     a bin, over the bin's width: counted in pairs it is right on average however few they are.
     """
     spread = np.abs(2.0 * rank - 1.0)
+    one_over = known / np.maximum(samples - 1.0, 1.0)
     mean, body, squares, pairs = 0.0, 0.0, 0.0, 0.0
     for place in range(places.size):
         group = places[place] // N_BINS
         if known[group]:
             count = counts[place]
-            mean += count * spread[2 * place] / m
-            squares += count * spread[2 * place] ** 2 / m
-            body += count * (rank[2 * place] - 0.5) ** 2 / m
-            pairs += max(count * (count - 1.0), 0.0) / max(samples[group] - 1.0, 1.0)
-    return spread - mean, body, squares - mean * mean, pairs
+            mean += count * spread[2 * place]
+            squares += count * spread[2 * place] ** 2
+            body += count * (rank[2 * place] - 0.5) ** 2
+            pairs += max(count * (count - 1.0), 0.0) * one_over[group]
+    mean /= m
+    return spread - mean, body / m, squares / m - mean * mean, pairs
 
 
 def _widths(groups: NDArray[np.int64]) -> Floats:

@@ -30,6 +30,8 @@ _STANDS_OUT: Final = 2.0
 _MIN_SAMPLES: Final = 500
 """Fewer cannot show a hundredth; so many of the newest are asked."""
 _MAX_PANES: Final = 360
+_LOOK_AT: Final = 16_384
+"""So many values are looked at together: calls are mostly overhead."""
 
 
 class Top(NamedTuple):
@@ -115,12 +117,14 @@ def _with(
 class TopPane:
     """A pane of another kind, ``inner``, beside which the largest values are kept."""
 
-    __slots__ = ("_top", "inner", "snapshot_type")
+    __slots__ = ("_loose", "_n_loose", "_top", "inner", "snapshot_type")
 
     def __init__(self, inner: Any) -> None:
         self.inner = inner
         self.snapshot_type = tuple[inner.snapshot_type, Top]
         self._top = Top()
+        self._loose: list[NDArray[np.float32]] = []
+        self._n_loose = 0
 
     @property
     def samples(self) -> int:
@@ -129,14 +133,21 @@ class TopPane:
 
     def add(self, values: NDArray[np.float32], *columns: Any) -> None:
         self.inner.add(values, *columns)
-        self._top = self._top.plus(values)
+        self._loose.append(values)
+        self._n_loose += values.size
+        if self._n_loose >= _LOOK_AT:
+            self.top()
 
     def add_counts(self, fresh: SparseCounts) -> None:
         """Take samples that are binned already: of their bin all are equal, which is no cap."""
         self.inner.add_counts(fresh)
 
     def top(self) -> Top:
-        """Return the largest values so far."""
+        """Return the largest values so far; batches are looked at together."""
+        if self._loose:
+            self._top = self._top.plus(np.concatenate(self._loose))
+            self._loose.clear()
+            self._n_loose = 0
         return self._top
 
     def counts(self) -> SparseCounts:
@@ -145,10 +156,10 @@ class TopPane:
 
     def merge(self, *others: TopPane) -> None:
         self.inner.merge(*(other.inner for other in others))
-        self._top = Top.of_all([self._top, *(other.top() for other in others)])
+        self._top = Top.of_all([self.top(), *(other.top() for other in others)])
 
     def snapshot(self) -> Any:
-        return self.inner.snapshot(), self._top
+        return self.inner.snapshot(), self.top()
 
     def restore(self, snapshot: Any) -> None:
         inner, self._top = snapshot
