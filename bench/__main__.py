@@ -29,7 +29,10 @@ def main() -> None:
         rows.append((name, rate, "samples/s", "target 50 M"))
     binned = core.bincount_per_s(rounds)
     rows.append(("numpy bincount of the same samples", binned, "samples/s", ""))
-    rows.append(("judging a series at a pane's close", core.judge_us(rounds), "us", ""))
+    judging = core.judging(rounds)
+    rows.append(("judging a series at a pane's close, median", judging.median_us, "us", ""))
+    rows.append(("the same, mean", judging.mean_us, "us", "target 200"))
+    rows.append(("calibrating its evidence anew", judging.calibrated_us, "us", "target 50,000"))
     for batch_s in (0.25, 1.0):
         took = replay.day(batch_s, minutes=3.0 if arguments.short else 15.0)
         name = f"replay a day of an engine, messages of {batch_s:g} s"

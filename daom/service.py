@@ -72,7 +72,7 @@ def run_worker(config: Config) -> None:
             stack.enter_context(_status(config, watch, metrics, registry))
         partitions = asyncio.run(_telemetry_partitions(config))
         watch.membership.enter("starting", "it compiles its formulas")
-        warm_up()
+        warm_up(cell_settings(config))
         watch.membership.enter("starting", f"it joins the group {config.kafka.group}")
         data_dir = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="daom-worker-")))
         app = _app(config, partitions, data_dir, watch, metrics, failures)

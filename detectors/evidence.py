@@ -16,7 +16,7 @@ lengths that they spoil. A length that few windows are known of leans on the sho
 
 How large the maximum may become by chance is not derived but measured: ``detectors.calibration``.
 
-Cost: some 20 microseconds a pane. Sources: Lai 1995, doi:10.1111/j.2517-6161.1995.tb02052.x
+Cost: some 10 microseconds a pane. Sources: Lai 1995, doi:10.1111/j.2517-6161.1995.tb02052.x
 (window-limited GLR); Lorden 1971, doi:10.1214/aoms/1177693055 (the bound); Lau, Tay & Veeravalli
 2019, doi:10.1109/TSP.2018.2878545 (binned GLR-CUSUM).
 """

@@ -11,7 +11,7 @@ have a known mean and spread, and what they find does not depend on units or sha
 
 Strata that the reference knows too little of are left out: nothing can be said of their service.
 
-Cost: one binary search a cell of the pane, some 15 microseconds.
+Cost: one binary search a cell of the pane, some 5 microseconds.
 
 Sources: Wilcoxon 1945, doi:10.2307/3001968; Ansari & Bradley 1960,
 doi:10.1214/aoms/1177705688.
