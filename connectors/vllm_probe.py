@@ -26,6 +26,7 @@ from connectors.reporter import Reporter
 from connectors.vllm_config import describe_config
 from connectors.vllm_gpus import EngineGpus, Values, gpus_an_engine
 from connectors.vllm_stats import EngineStats
+from daom.codec import MAX_BATCH_SPAN_S
 from daom.errors import ConfigError
 from daom.events import ChangeEvent, ChangeKind, GpuSample, Record, Source
 
@@ -65,7 +66,7 @@ class Probe:
         self._steps = 0
         self._consumed = 0
         self._settings = settings
-        self._configured = describe_config(vllm_config, version)
+        self._configured = describe_config(vllm_config, version, settings.attention)
         self._is_first = rank <= 0
         source = _source(settings, vllm_config, version, frontends, rank)
         names = {i: settings.engine_name(i, max(count, len(engines))) for i in engines}
@@ -111,6 +112,10 @@ class Probe:
         self._taken.append((engine, scheduler, iteration))
         self._steps += 1
 
+    def note_error(self, error: Exception, what: str) -> None:
+        """Count an exception that was caught; the first of its type is logged."""
+        self._reporter.note_error(error, what)
+
     def note_change(self, engine: int, kind: ChangeKind, detail: str) -> None:
         """Report a change of ``engine``; of several frontends the first one does."""
         if self._is_first:
@@ -146,8 +151,11 @@ class Probe:
             index, scheduler, iteration = self._taken.popleft()
             self._consumed += 1
             engine = self._engines.get(index)
-            if engine is not None:
-                engine.stats.take(scheduler, iteration, now_s)
+            try:
+                if engine is not None:
+                    engine.stats.take(scheduler, iteration, now_s)
+            except Exception as error:  # noqa: BLE001 - the other steps are worth reporting.
+                self.note_error(error, "a part of a step is not reported")
             if number % _PORTION == _PORTION - 1:
                 time.sleep(0)
         lost = float(self._steps - self._consumed - len(self._taken))
@@ -164,8 +172,9 @@ class Probe:
         source = msgspec.structs.replace(engine.source, seq=engine.seq)
         start_s = engine.sent_s or now_s - self._settings.probe.period_s
         engine.sent_s = now_s
-        # The clock may have been put back.
-        batch = engine.stats.batch(source, min(start_s, now_s), now_s, own)
+        # The clock may have been put back, or forward by more than a batch may span.
+        start_s = min(max(start_s, now_s - MAX_BATCH_SPAN_S), now_s)
+        batch = engine.stats.batch(source, start_s, now_s, own)
         return engine.cell, batch
 
     def _sample(self, engine: _Engine, gpus: Values, now_s: float) -> tuple[str, Record]:
