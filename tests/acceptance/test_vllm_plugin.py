@@ -103,6 +103,11 @@ def test_installing_daom_moves_no_version_that_vllm_had() -> None:
     new = {line.partition("==")[0] for line in after - before}
     assert "daom" in new
     assert new <= {"daom", "aiokafka", "async-timeout"}
+    complaints = [
+        set((python.parents[1] / f"check-{when}.txt").read_text().splitlines())
+        for when in ("before", "after")
+    ]
+    assert complaints[0] == complaints[1], "pip check finds what it did not before"
 
 
 def test_what_the_plugin_reports_is_what_the_clients_saw_whatever_becomes_of_kafka(
