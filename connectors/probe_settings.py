@@ -131,6 +131,19 @@ def read_probe_settings(environment: Mapping[str, str]) -> ProbeSettings:
     )
 
 
+def cells_of_a_model(section: Mapping[str, Any]) -> int:
+    """Return into how many cells a model is cut, as the section ``probe`` says it to the plugin.
+
+    Raises:
+        ConfigError: If the section is wrong.
+    """
+    try:
+        return msgspec.convert(section, Probe, strict=False).cells
+    except msgspec.ValidationError as error:
+        allowed = ", ".join(Probe.__struct_fields__)
+        raise ConfigError(f"probe: {error}; allowed: {allowed}") from error
+
+
 def _access(kafka: dict[str, Any], origins: Mapping[str, str], origin: str) -> KafkaAccess:
     known = {field.name for field in dataclasses.fields(KafkaAccess)} | _OWN_KAFKA | OTHERS_KAFKA
     for name in kafka:

@@ -17,7 +17,6 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
-from zlib import crc32
 
 import msgspec
 
@@ -28,7 +27,7 @@ from connectors.vllm_gpus import EngineGpus, Values, gpus_an_engine
 from connectors.vllm_stats import EngineStats
 from daom.codec import MAX_BATCH_SPAN_S
 from daom.errors import ConfigError
-from daom.events import ChangeEvent, ChangeKind, GpuSample, Record, Source
+from daom.events import ChangeEvent, ChangeKind, GpuSample, Record, Source, cell_of
 
 Taken = tuple[int, Any, Any]
 """Engine, SchedulerStats, IterationStats."""
@@ -220,9 +219,8 @@ class _Engine:
     __slots__ = ("cell", "sent_s", "seq", "source", "stats")
 
     def __init__(self, source: Source, *, cells: int, is_only_frontend: bool) -> None:
-        name = (source.engine or "").encode()
         self.source = source
-        self.cell = source.model if cells == 1 else f"{source.model}/{crc32(name) % cells}"
+        self.cell = cell_of(source, cells)
         self.stats = EngineStats(is_only_frontend=is_only_frontend)
         self.seq = 0
         self.sent_s = 0.0

@@ -4,7 +4,12 @@ import json
 
 import pytest
 
-from connectors.probe_settings import OTHERS_KAFKA, Probe, read_probe_settings
+from connectors.probe_settings import (
+    OTHERS_KAFKA,
+    Probe,
+    cells_of_a_model,
+    read_probe_settings,
+)
 from daom.config import load_config
 from daom.connections import KafkaConfig
 from daom.errors import ConfigError
@@ -120,6 +125,14 @@ def test_a_broken_file_is_one_clear_message(tmp_path, content, suffix):
 
     with pytest.raises(ConfigError, match="daom"):
         read_probe_settings({"DAOM_CONFIG": str(path)})
+
+
+def test_the_agents_read_from_it_into_how_many_cells_a_model_is_cut():
+    given = load_config(None, {"DAOM_PROBE__CELLS": "4", "DAOM_PROBE__GPU": "false"}).probe
+
+    assert (cells_of_a_model(given), cells_of_a_model({})) == (4, 1)
+    with pytest.raises(ConfigError, match="cells"):
+        cells_of_a_model({"cells": "some"})
 
 
 # Names
