@@ -95,6 +95,11 @@ class EngineStats:
         """Whether anything has happened since the last batch."""
         return bool(self._steps or self._requests or self._scheduled)
 
+    @property
+    def rows(self) -> int:
+        """How many rows its next batch will have."""
+        return len(self._steps) + len(self._requests)
+
     def take(self, scheduler: Any, iteration: Any, now_s: float) -> None:
         """Take one step's statistics; either may be None.
 

@@ -84,6 +84,48 @@ def test_batches_are_numbered_and_follow_one_another_without_a_gap(clock):
     assert [b.start_s for b in found[1:]] == [b.end_s for b in found[:-1]]
 
 
+def test_a_longer_period_makes_fewer_batches_and_loses_no_step(clock):
+    probe = probe_of(DAOM_PROBE__PERIOD_S="5")
+    sent = []
+    for _ in range(60):
+        for _ in range(600):
+            probe.record(0, None, step(clock.time_s, gaps_s=[0.0004]))
+        later(clock, 0.25)
+        sent += batches(probe)
+    later(clock, 5.0)
+    sent += batches(probe)
+
+    assert sum(batch.steps.rows for batch in sent) == 36_000
+    assert sent[-1].gauges["probe_lost_steps_total"] == 0.0
+    # Of 20 looks a period, or as soon as there are so many rows.
+    assert 4 <= len(sent) <= 13
+
+
+def test_many_rows_go_out_before_their_time_and_none_is_told_twice(clock):
+    probe = probe_of()
+    for number in range(10_000):
+        probe.record(0, scheduler(), step(clock.time_s, tokens=number))
+
+    found = batches(probe)
+
+    assert [batch.steps.rows for batch in found] == [4_096, 4_096, 1_808]
+    assert [batch.source.seq for batch in found] == [1, 2, 3]
+    assert sum(float(b.steps.columns["tokens"].sum()) for b in found) == sum(range(10_000))
+    assert all(len(encode_msgpack(batch)) < 500_000 for batch in found)
+
+
+def test_the_stop_sends_what_is_not_due_yet(clock):
+    probe = probe_of(DAOM_PROBE__PERIOD_S="10")
+    batches(probe)
+    probe.record(0, scheduler(), step(clock.time_s, gaps_s=[0.02]))
+    early = batches(probe)
+
+    probe.stop()
+
+    assert early == []
+    assert [batch.steps.rows for batch in batches(probe)] == [1]
+
+
 def test_an_idle_engine_goes_on_sending_its_gauges_every_two_seconds(clock):
     probe = probe_of()
     probe.record(0, scheduler(running=0, waiting=0), None)
@@ -193,6 +235,7 @@ def test_a_large_model_is_cut_into_cells_by_the_engines_name(clock):
 
 
 def _again(probe, clock):
+    later(clock, 1.0)
     probe.record(0, scheduler(), None)
     return list(probe.collect())
 
