@@ -107,22 +107,16 @@ def read_probe_settings(environment: Mapping[str, str]) -> ProbeSettings:
             values[section][name] = text
             origins[name] = variable
     kafka, origin = values["kafka"], environment.get(_FILE_VARIABLE) or "the environment"
-    servers = _servers(kafka.get("bootstrap_servers"), origins.get("bootstrap_servers", origin))
+    probe = _probe(values["probe"], origins, origin)
     prefix = str(kafka.get("topic_prefix", "daom"))
     if not _TOPIC_PREFIX.fullmatch(prefix):
         raise ConfigError(
             f"{origins.get('topic_prefix', origin)}: kafka.topic_prefix: got {prefix!r}; "
             "1 to 100 of A-Z a-z 0-9 . _ - are allowed"
         )
-    try:
-        probe = msgspec.convert(values["probe"], Probe, strict=False)
-    except msgspec.ValidationError as error:
-        where = next((v for n, v in origins.items() if f".{n}`" in f"{error}`"), origin)
-        raise ConfigError(
-            f"{where}: probe: {error}; allowed: {', '.join(Probe.__struct_fields__)}"
-        ) from error
     return ProbeSettings(
-        client=_access(kafka, origins, origin).client(servers),
+        # What is not to report need not know where to.
+        client=_client(kafka, origins, origin) if probe.enabled else {},
         topic=Topics(prefix).telemetry,
         probe=probe,
         host=probe.host or socket.gethostname(),
@@ -137,11 +131,22 @@ def cells_of_a_model(section: Mapping[str, Any]) -> int:
     Raises:
         ConfigError: If the section is wrong.
     """
+    return _probe(section, {}, "the configuration").cells
+
+
+def _probe(section: Mapping[str, Any], origins: Mapping[str, str], origin: str) -> Probe:
     try:
-        return msgspec.convert(section, Probe, strict=False).cells
+        return msgspec.convert(section, Probe, strict=False)
     except msgspec.ValidationError as error:
-        allowed = ", ".join(Probe.__struct_fields__)
-        raise ConfigError(f"probe: {error}; allowed: {allowed}") from error
+        named = (v for n, v in origins.items() if f".{n}`" in f"{error}" or f"`{n}`" in f"{error}")
+        raise ConfigError(
+            f"{next(named, origin)}: probe: {error}; allowed: {', '.join(Probe.__struct_fields__)}"
+        ) from error
+
+
+def _client(kafka: dict[str, Any], origins: Mapping[str, str], origin: str) -> dict[str, Any]:
+    servers = _servers(kafka.get("bootstrap_servers"), origins.get("bootstrap_servers", origin))
+    return _access(kafka, origins, origin).client(servers)
 
 
 def _access(kafka: dict[str, Any], origins: Mapping[str, str], origin: str) -> KafkaAccess:

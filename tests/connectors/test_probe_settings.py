@@ -101,7 +101,10 @@ WRONG = {
         SERVERS | {"DAOM_KAFKA__SECURITY_PROTOCL": "SSL"},
         ["DAOM_KAFKA__SECURITY_PROTOCL", "kafka.security_protocl is not known", "sasl_mechanism"],
     ),
-    "an unknown field": (SERVERS | {"DAOM_PROBE__NAME": "x"}, ["`name`", "allowed", "engine"]),
+    "an unknown field": (
+        SERVERS | {"DAOM_PROBE__NAME": "x"},
+        ["DAOM_PROBE__NAME: ", "`name`", "allowed", "engine"],
+    ),
     "a missing file": (
         {"DAOM_CONFIG": "/nowhere/daom.yaml"},
         ["/nowhere/daom.yaml", "No such file"],

@@ -346,6 +346,7 @@ def test_statistics_of_an_engine_that_nobody_announced_are_left_out(clock):
         ({}, "nothing is reported: where Kafka is is not known"),
         (NOWHERE | {"DAOM_PROBE__PERIOD_S": "x"}, "DAOM_PROBE__PERIOD_S"),
         (NOWHERE | {"DAOM_PROBE__ENABLED": "false"}, "probe.enabled is false"),
+        ({"DAOM_PROBE__ENABLED": "false"}, "probe.enabled is false"),
     ],
 )
 def test_a_probe_that_is_not_to_be_is_one_line(variables, words, caplog):
