@@ -125,13 +125,17 @@ def read_probe_settings(environment: Mapping[str, str]) -> ProbeSettings:
     )
 
 
-def cells_of_a_model(section: Mapping[str, Any]) -> int:
-    """Return into how many cells a model is cut, as the section ``probe`` says it to the plugin.
+def probe_section(section: Mapping[str, Any], origin: str = "the configuration") -> Probe:
+    """Return what the section ``probe`` says to the plugin.
+
+    Args:
+        section: As it was read.
+        origin: Where it comes from, as messages are to say it.
 
     Raises:
         ConfigError: If the section is wrong.
     """
-    return _probe(section, {}, "the configuration").cells
+    return _probe(section, {}, origin)
 
 
 def _probe(section: Mapping[str, Any], origins: Mapping[str, str], origin: str) -> Probe:

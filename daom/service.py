@@ -25,7 +25,7 @@ from connectors.kafka import (
     read_topic,
     wait_for_broker,
 )
-from connectors.probe_settings import cells_of_a_model
+from connectors.probe_settings import probe_section
 from connectors.ranges import log_record
 from connectors.rights import Right
 from connectors.status_server import Page, as_json, serving
@@ -304,7 +304,7 @@ async def _receive(
 
     client, topics = config.kafka.client(), Topics(config.kafka.topic_prefix)
     await check_access(client, change_needs(topics))
-    run, cells = uuid.uuid4().hex, cells_of_a_model(config.probe)
+    run, cells = uuid.uuid4().hex, probe_section(config.probe).cells
     receiver = Receiver(client, topics, naming, clock=time.time, run=run, cells=cells)
     async with receiver.listening(address) as url:
         on_listening(url)

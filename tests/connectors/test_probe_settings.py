@@ -7,7 +7,7 @@ import pytest
 from connectors.probe_settings import (
     OTHERS_KAFKA,
     Probe,
-    cells_of_a_model,
+    probe_section,
     read_probe_settings,
 )
 from daom.config import load_config
@@ -133,9 +133,9 @@ def test_a_broken_file_is_one_clear_message(tmp_path, content, suffix):
 def test_the_agents_read_from_it_into_how_many_cells_a_model_is_cut():
     given = load_config(None, {"DAOM_PROBE__CELLS": "4", "DAOM_PROBE__GPU": "false"}).probe
 
-    assert (cells_of_a_model(given), cells_of_a_model({})) == (4, 1)
+    assert (probe_section(given).cells, probe_section({}).cells) == (4, 1)
     with pytest.raises(ConfigError, match="cells"):
-        cells_of_a_model({"cells": "some"})
+        probe_section({"cells": "some"})
 
 
 # Names
