@@ -36,8 +36,9 @@ _MAX_TAKEN: Final = 16_384
 """Steps that are kept should the thread not get to run: a minute or more."""
 _PORTION: Final = 8
 """Steps that are worked through before the lock is let go: some 0.1 ms."""
-_BATCH_ROWS: Final = 4_096
-"""An engine's batch of so many rows goes out before its time."""
+_BATCH_ROWS: Final = 1_024
+"""A batch of so many rows goes out before its time: to make one of more would hold the lock for
+longer than 1 ms."""
 _LONGEST_WAIT_S: Final = 0.25
 """However seldom batches go out, what is taken is looked at so often: else it might be too much."""
 _HEARTBEAT_S: Final = 2.0
