@@ -47,7 +47,7 @@ check: $(INSTALLED) ## style, types and the direction of imports
 
 vllm: .venv-vllm/.installed ## a real vLLM for the CPU in .venv-vllm, with DAOM in it: for the tests that need it
 
-.venv-vllm/.installed: tests/vllm/requirements.txt pyproject.toml $(wildcard connectors/*.py daom/*.py)
+.venv-vllm/.installed: tests/vllm/install.sh tests/vllm/requirements.txt pyproject.toml $(wildcard connectors/*.py daom/*.py)
 	@test -x .venv-vllm/bin/pip || $(PYTHON) -m venv .venv-vllm
 	tests/vllm/install.sh .venv-vllm
 	@touch $@

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from connectors.nvml import GpuReading
-from daom.events import GpuSample, Source
+from daom.events import GpuSample, Source, cell_of
 
 MODEL_VARIABLE: Final = "DAOM_PROBE__MODEL"
 ENGINE_VARIABLE: Final = "DAOM_PROBE__ENGINE"
@@ -31,19 +31,28 @@ class Host:
         name: The host's, as the engines report it.
         model: The model of processes that name none, and of a host on which none is named.
         engine: The one engine that all readings are of.
+        cells: A model is cut into so many, by its engines' names.
     """
 
     name: str
     model: str | None = None
     engine: str | None = None
+    cells: int = 1
 
     def samples(self, readings: Sequence[GpuReading], time_s: float) -> list[tuple[str, GpuSample]]:
         """Return a sample for each engine on the GPUs, with the key of its cell."""
         return [
-            (source.model, GpuSample(source=source, time_s=time_s, gpus=gpus))
+            (key, GpuSample(source=source, time_s=time_s, gpus=gpus))
             for source, gpus in self._gpus_of(readings).items()
+            for key in self._keys(source)
             if gpus
         ]
+
+    def _keys(self, source: Source) -> list[str]:
+        """Return the cell of an engine; what is of all on the host may concern any cell."""
+        if source.engine is None and self.cells > 1:
+            return [f"{source.model}/{number}" for number in range(self.cells)]
+        return [cell_of(source, self.cells)]
 
     def _gpus_of(
         self, readings: Sequence[GpuReading]

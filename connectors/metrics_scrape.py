@@ -24,7 +24,7 @@ import numpy as np
 
 from connectors.metrics_text import EngineKey, Reading, Scrape, Total, read_metrics
 from daom.errors import ConfigError, SourceError
-from daom.events import Histogram, Record, Source, TelemetryBatch
+from daom.events import Histogram, Record, Source, TelemetryBatch, cell_of
 
 LONGEST_GAP_S: Final = 60.0
 """Of what was counted over a longer time nobody knows when it was: it is left out."""
@@ -263,11 +263,17 @@ class Scraper:
         urls: Whose they are and what their engines are called.
         access: How they are asked.
         interval_s: Time between two scrapes of one server.
+        cells: A model is cut into so many, by its engines' names.
     """
 
     def __init__(
-        self, urls: Iterable[tuple[str, Naming]], access: Access, interval_s: float
+        self,
+        urls: Iterable[tuple[str, Naming]],
+        access: Access,
+        interval_s: float,
+        cells: int = 1,
     ) -> None:
+        self._cells = cells
         self._access = access
         self._interval_s = interval_s
         self._stopping = threading.Event()
@@ -290,7 +296,7 @@ class Scraper:
     def collect(self) -> Sequence[tuple[str, Record]]:
         """Return what has been shown since the last call, with the keys of the cells."""
         shown = [self._shown.popleft() for _ in range(len(self._shown))]
-        return [(batch.source.model, batch) for batch in shown]
+        return [(cell_of(batch.source, self._cells), batch) for batch in shown]
 
     def _follow(self, url: str, server: Server) -> None:
         answers, due_s = True, time.monotonic()

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import importlib
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
@@ -23,6 +24,8 @@ from daom.gpu_readings import NEVER_ZERO
 
 Values = Mapping[str, float | str]
 
+_VLLMS_COPY: Final = "vllm.third_party.pynvml"
+"""vLLM brings pynvml as a module of its own."""
 _MOST_EVENTS: Final = 64
 """Xids taken a reading: one that comes without end must not hold up the rest."""
 _XID_EVENT: Final = 0x8
@@ -116,6 +119,18 @@ class _Lost(Exception):  # noqa: N818 - it says what the GPU is.
     """The GPU does not answer any more."""
 
 
+def _pynvml() -> ModuleType:
+    try:
+        return importlib.import_module("pynvml")
+    except ModuleNotFoundError as error:
+        if "vllm" in sys.modules:  # Never to be imported for this: it takes seconds.
+            with contextlib.suppress(ModuleNotFoundError):
+                return importlib.import_module(_VLLMS_COPY)
+        raise MissingExtra(
+            "reading GPUs needs pynvml, which is not installed: pip install 'daom[gpu]'"
+        ) from error
+
+
 class _Nvml:
     """NVML, where a question that is not answered is None.
 
@@ -125,12 +140,7 @@ class _Nvml:
     """
 
     def __init__(self) -> None:
-        try:
-            self.module: ModuleType = importlib.import_module("pynvml")
-        except ModuleNotFoundError as error:
-            raise MissingExtra(
-                "reading GPUs needs pynvml, which is not installed: pip install 'daom[gpu]'"
-            ) from error
+        self.module = _pynvml()
         try:
             self.module.nvmlInit()
         except self.module.NVMLError as error:

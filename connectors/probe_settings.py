@@ -7,6 +7,7 @@ msgspec is and pydantic need not be.
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import socket
 import tomllib
@@ -25,7 +26,16 @@ _PREFIX: Final = "DAOM_"
 _FILE_VARIABLE: Final = "DAOM_CONFIG"
 _SECTIONS: Final = ("kafka", "probe")
 _SERVERS: Final = "DAOM_KAFKA__BOOTSTRAP_SERVERS"
+_OWN_KAFKA: Final = frozenset({"bootstrap_servers", "topic_prefix"})
+OTHERS_KAFKA: Final = frozenset(
+    {
+        *("group", "partitions", "replication_factor", "retention_s"),
+        *("session_timeout_s", "rebalance_timeout_s"),
+    }
+)
+"""What the section ``kafka`` of the same file says to other processes."""
 _TOPIC_PREFIX: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
+_ATTENTION: Final = "VLLM_ATTENTION_BACKEND"
 _DEVICES: Final = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
 
 Seconds = Annotated[float, msgspec.Meta(ge=0.05, le=10.0)]
@@ -65,6 +75,7 @@ class ProbeSettings(msgspec.Struct, frozen=True, kw_only=True):
         client: The settings that all aiokafka clients share.
         topic: The telemetry topic.
         devices: The GPUs that the engine may see, as its environment says; None: all.
+        attention: The attention backend that its environment asks for; None: it does not.
     """
 
     client: dict[str, Any]
@@ -72,6 +83,7 @@ class ProbeSettings(msgspec.Struct, frozen=True, kw_only=True):
     probe: Probe
     host: str
     devices: str | None
+    attention: str | None = None
 
     def engine_name(self, index: int, engines: int) -> str:
         """Return the name of engine ``index`` of ``engines`` that this process serves."""
@@ -95,30 +107,60 @@ def read_probe_settings(environment: Mapping[str, str]) -> ProbeSettings:
             values[section][name] = text
             origins[name] = variable
     kafka, origin = values["kafka"], environment.get(_FILE_VARIABLE) or "the environment"
-    servers = _servers(kafka.get("bootstrap_servers"), origins.get("bootstrap_servers", origin))
+    probe = _probe(values["probe"], origins, origin)
     prefix = str(kafka.get("topic_prefix", "daom"))
     if not _TOPIC_PREFIX.fullmatch(prefix):
         raise ConfigError(
             f"{origins.get('topic_prefix', origin)}: kafka.topic_prefix: got {prefix!r}; "
             "1 to 100 of A-Z a-z 0-9 . _ - are allowed"
         )
-    try:
-        probe = msgspec.convert(values["probe"], Probe, strict=False)
-    except msgspec.ValidationError as error:
-        where = next((v for n, v in origins.items() if f".{n}`" in f"{error}`"), origin)
-        raise ConfigError(
-            f"{where}: probe: {error}; allowed: {', '.join(Probe.__struct_fields__)}"
-        ) from error
     return ProbeSettings(
-        client=_access(kafka, origins, origin).client(servers),
+        # What is not to report need not know where to.
+        client=_client(kafka, origins, origin) if probe.enabled else {},
         topic=Topics(prefix).telemetry,
         probe=probe,
         host=probe.host or socket.gethostname(),
         devices=next((environment[name] for name in _DEVICES if environment.get(name)), None),
+        attention=environment.get(_ATTENTION) or None,
     )
 
 
+def probe_section(section: Mapping[str, Any], origin: str = "the configuration") -> Probe:
+    """Return what the section ``probe`` says to the plugin.
+
+    Args:
+        section: As it was read.
+        origin: Where it comes from, as messages are to say it.
+
+    Raises:
+        ConfigError: If the section is wrong.
+    """
+    return _probe(section, {}, origin)
+
+
+def _probe(section: Mapping[str, Any], origins: Mapping[str, str], origin: str) -> Probe:
+    try:
+        return msgspec.convert(section, Probe, strict=False)
+    except msgspec.ValidationError as error:
+        named = (v for n, v in origins.items() if f".{n}`" in f"{error}" or f"`{n}`" in f"{error}")
+        raise ConfigError(
+            f"{next(named, origin)}: probe: {error}; allowed: {', '.join(Probe.__struct_fields__)}"
+        ) from error
+
+
+def _client(kafka: dict[str, Any], origins: Mapping[str, str], origin: str) -> dict[str, Any]:
+    servers = _servers(kafka.get("bootstrap_servers"), origins.get("bootstrap_servers", origin))
+    return _access(kafka, origins, origin).client(servers)
+
+
 def _access(kafka: dict[str, Any], origins: Mapping[str, str], origin: str) -> KafkaAccess:
+    known = {field.name for field in dataclasses.fields(KafkaAccess)} | _OWN_KAFKA | OTHERS_KAFKA
+    for name in kafka:
+        if name not in known:
+            raise ConfigError(
+                f"{origins.get(name, origin)}: kafka.{name} is not known; allowed: "
+                f"{', '.join(sorted(known - OTHERS_KAFKA))}"
+            )
     try:
         return msgspec.convert(kafka, KafkaAccess, strict=False)
     except msgspec.ValidationError as error:

@@ -82,6 +82,7 @@ class Receiver:
         naming: What spans that do not say so are of.
         clock: Unix seconds.
         run: Names this run, so that batches are told apart from those of an earlier one.
+        cells: A model is cut into so many, by its engines' names.
     """
 
     def __init__(
@@ -92,12 +93,13 @@ class Receiver:
         *,
         clock: Callable[[], float],
         run: str,
+        cells: int = 1,
     ) -> None:
         self._client = client
         self._topics = topics
         self._naming = naming
         self._clock = clock
-        self._buffer = SpanBuffer(run, clock)
+        self._buffer = SpanBuffer(run, clock, cells=cells)
         self._reporter = Reporter(client, topics.telemetry, self._buffer.collect)
         self._said: set[str] = set()
 

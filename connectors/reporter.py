@@ -97,6 +97,7 @@ class Reporter:
         self._buffer_bytes = buffer_bytes
         self._waiting: deque[_Message] = deque()
         self._waiting_bytes = 0
+        self._kept = 0
         self._stop_by_s = float("inf")
         self._thread = threading.Thread(target=self._run, name="daom-reporter", daemon=True)
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -123,7 +124,7 @@ class Reporter:
         try:
             asyncio.run(self._report())
         except Exception as error:  # noqa: BLE001 - nothing may reach who is served.
-            self._note(error, "reporting has ended")
+            self.note_error(error, "reporting has ended")
 
     async def _report(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -136,6 +137,13 @@ class Reporter:
         await asyncio.wait({sender}, timeout=max(0.0, self._stop_by_s - time.monotonic()))
         sender.cancel()
         await asyncio.wait({sender})
+        counts = self.counts
+        if self._kept > counts.sent:
+            _LOGGER.warning(
+                "daom: at the end Kafka had not confirmed %d of %d records "
+                "(%d of them dropped, %d refused)",
+                *(self._kept - counts.sent, self._kept, counts.dropped, counts.refused),
+            )
 
     def _take(self) -> None:
         """Put what ``collect`` has into the buffer; forget the oldest if it is too much."""
@@ -143,10 +151,11 @@ class Reporter:
             for key, record in self._collect():
                 self._keep(_message(key, record))
         except Exception as error:  # noqa: BLE001 - see _run.
-            self._note(error, "some telemetry could not be collected")
+            self.note_error(error, "some telemetry could not be collected")
         self._fresh.set()
 
     def _keep(self, message: _Message) -> None:
+        self._kept += 1
         self._waiting.append(message)
         self._waiting_bytes += len(message.value)
         while self._waiting_bytes > self._buffer_bytes and len(self._waiting) > 1:
@@ -162,7 +171,7 @@ class Reporter:
                     pause_s = _FIRST_PAUSE_S
                     return await self._send_with(producer)
             except Exception as error:  # noqa: BLE001 - see _run.
-                self._note(error, "what is to be sent waits")
+                self.note_error(error, "what is to be sent waits")
             await asyncio.sleep(pause_s)
             pause_s = min(2.0 * pause_s, _LONGEST_PAUSE_S)
 
@@ -184,11 +193,12 @@ class Reporter:
                 self._waiting.appendleft(message)
                 self._waiting_bytes += len(message.value)
             for _, error in failed:
-                self._note(error, f"{self._topic} at {self._client.get('bootstrap_servers')}")
+                self.note_error(error, f"{self._topic} at {self._client.get('bootstrap_servers')}")
             if again:
                 await asyncio.sleep(_FIRST_PAUSE_S)
 
-    def _note(self, error: BaseException, what: str) -> None:
+    def note_error(self, error: BaseException, what: str) -> None:
+        """Count ``error``; log the first of its type, and ``what`` became of it."""
         if self.counts.note(error):
             _LOGGER.warning(
                 "daom: %s: %s: %s%s (said once, counted from now on)",

@@ -17,7 +17,7 @@ import numpy as np
 from connectors.otlp import NUMBERS, Mapped, RequestRow
 from daom.bounded import put
 from daom.codec import MAX_BATCH_SPAN_S
-from daom.events import Record, Source, Table, TelemetryBatch
+from daom.events import Record, Source, Table, TelemetryBatch, cell_of
 
 REMEMBERED_SPANS: Final = 65_536
 """Exporters send again within minutes, or not at all."""
@@ -66,6 +66,7 @@ class SpanBuffer:
         clock: The time at which a batch is logged, Unix seconds.
         remembered_spans: So many spans are known when they come again.
         waiting_rows: So many rows wait to be collected; then the oldest are dropped.
+        cells: A model is cut into so many, by its engines' names.
     """
 
     def __init__(
@@ -75,7 +76,9 @@ class SpanBuffer:
         *,
         remembered_spans: int = REMEMBERED_SPANS,
         waiting_rows: int = WAITING_ROWS,
+        cells: int = 1,
     ) -> None:
+        self._cells = cells
         self.counts = SpanCounts()
         self._receiver = receiver
         self._clock = clock
@@ -121,7 +124,8 @@ class SpanBuffer:
                     self.counts.dropped += len(part)
                     continue
                 self._next_seq[origin] = seq + 1
-                yield origin.model, self._batch(origin, part, seq)
+                batch = self._batch(origin, part, seq)
+                yield cell_of(batch.source, self._cells), batch
 
     def _batch(self, origin: _Origin, rows: list[RequestRow], seq: int) -> TelemetryBatch:
         source = Source(

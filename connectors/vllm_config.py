@@ -13,6 +13,9 @@ _FIELDS: Final = (
     ("tensor_parallel", "parallel_config.tensor_parallel_size"),
     ("pipeline_parallel", "parallel_config.pipeline_parallel_size"),
     ("data_parallel", "parallel_config.data_parallel_size"),
+    ("expert_parallel", "parallel_config.enable_expert_parallel"),
+    ("prefill_context_parallel", "parallel_config.prefill_context_parallel_size"),
+    ("decode_context_parallel", "parallel_config.decode_context_parallel_size"),
     ("attention", "attention_config.backend"),
     ("kv_blocks", "cache_config.num_gpu_blocks"),
     ("block_size", "cache_config.block_size"),
@@ -29,13 +32,21 @@ _FIELDS: Final = (
 )
 
 
-def describe_config(vllm_config: Any, version: str) -> str:
-    """Return ``vLLM 0.32.0 model=... tensor_parallel=1 ...``; what is not set is left out."""
+def describe_config(vllm_config: Any, version: str, attention: str | None = None) -> str:
+    """Return ``vLLM 0.32.0 model=... tensor_parallel=1 ...``; what is not set is left out.
+
+    Args:
+        vllm_config: vLLM's configuration.
+        version: vLLM's version.
+        attention: The attention backend that the environment asks for, as older versions take it.
+    """
     words = [f"vLLM {version}"]
     for name, path in _FIELDS:
         value = vllm_config
         for part in path.split("."):
             value = getattr(value, part, None)
+        if name == "attention" and value is None:
+            value = attention
         if value is not None:
             words.append(f"{name}={_word(value)}")
     return " ".join(words)

@@ -7,6 +7,7 @@ engine 1 the next, and so on.
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -14,6 +15,8 @@ from connectors.nvml import Gpus
 from daom.errors import DaomError
 
 _PERIOD_S: Final = 1.0
+_DIVIDED: Final = ("tensor", "pipeline", "prefill_context")
+"""How an engine may be spread over GPUs; decode context parallelism uses those of the tensors."""
 _LOGGER: Final = logging.getLogger("vllm.daom")
 
 Values = tuple[Mapping[str, float | str], ...]
@@ -67,8 +70,7 @@ def chosen(visible: str | None, gpus_an_engine: int, engine: int) -> str:
 
 
 def gpus_an_engine(vllm_config: Any) -> int:
-    """Return how many GPUs an engine has: of tensor and pipeline parallelism the product."""
+    """Return how many GPUs an engine has: the product of its parallel sizes."""
     parallel = getattr(vllm_config, "parallel_config", None)
-    sizes = (getattr(parallel, f"{kind}_parallel_size", None) for kind in ("tensor", "pipeline"))
-    tensor, pipeline = (int(size or 1) for size in sizes)
-    return max(1, tensor * pipeline)
+    sizes = (getattr(parallel, f"{kind}_parallel_size", None) for kind in _DIVIDED)
+    return max(1, math.prod(int(size or 1) for size in sizes))

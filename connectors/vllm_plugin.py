@@ -36,26 +36,40 @@ class DaomStatLogger(_Base):  # type: ignore[misc]
         scheduler_stats: Any = None,
         iteration_stats: Any = None,
         mm_cache_stats: Any = None,  # noqa: ARG002 - vLLM passes it.
-        engine_idx: int = 0,
-        **_: Any,
+        engine_idx: int | None = 0,
+        *_: Any,
+        **__: Any,
     ) -> None:
         """Take references: see ``connectors.vllm_probe``."""
         probe = self._probe
-        if probe is not None:
-            probe.record(engine_idx, scheduler_stats, iteration_stats)
+        if probe is None:
+            return
+        try:
+            probe.record(engine_idx or 0, scheduler_stats, iteration_stats)
+        except Exception as error:  # noqa: BLE001 - vLLM would serve no more.
+            probe.note_error(error, "a step is lost")
 
-    def log_engine_initialized(self) -> None:
+    def log_engine_initialized(self, *_: Any, **__: Any) -> None:
         """Nothing is left to do."""
 
-    def log(self) -> None:
+    def log(self, *_: Any, **__: Any) -> None:
         """Nothing is logged."""
 
-    def record_sleep_state(self, sleep: int = 0, level: int = 0) -> None:
+    def record_sleep_state(self, sleep: Any = 0, level: Any = 0, **named: Any) -> None:
         """Report that the engines sleep or wake."""
-        if self._probe is not None:
-            self._probe.note_sleep(bool(sleep), level)
+        if self._probe is None:
+            return
+        try:
+            # The base class calls it is_awake; what is passed is whether they sleep.
+            self._probe.note_sleep(bool(named.get("is_awake", sleep)), level)
+        except Exception as error:  # noqa: BLE001 - see record.
+            self._probe.note_error(error, "sleep or wake is not reported")
 
-    def record_admission_rejection(self, reason: str) -> None:
+    def record_admission_rejection(self, reason: Any = "", *_: Any, **__: Any) -> None:
         """Count a request that was not let in."""
-        if self._probe is not None:
-            self._probe.note_rejection(reason)
+        if self._probe is None:
+            return
+        try:
+            self._probe.note_rejection(str(reason))
+        except Exception as error:  # noqa: BLE001 - see record.
+            self._probe.note_error(error, "a rejected request is not counted")

@@ -17,7 +17,6 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
-from zlib import crc32
 
 import msgspec
 
@@ -26,8 +25,9 @@ from connectors.reporter import Reporter
 from connectors.vllm_config import describe_config
 from connectors.vllm_gpus import EngineGpus, Values, gpus_an_engine
 from connectors.vllm_stats import EngineStats
+from daom.codec import MAX_BATCH_SPAN_S
 from daom.errors import ConfigError
-from daom.events import ChangeEvent, ChangeKind, GpuSample, Record, Source
+from daom.events import ChangeEvent, ChangeKind, GpuSample, Record, Source, cell_of
 
 Taken = tuple[int, Any, Any]
 """Engine, SchedulerStats, IterationStats."""
@@ -36,6 +36,11 @@ _MAX_TAKEN: Final = 16_384
 """Steps that are kept should the thread not get to run: a minute or more."""
 _PORTION: Final = 8
 """Steps that are worked through before the lock is let go: some 0.1 ms."""
+_BATCH_ROWS: Final = 1_024
+"""A batch of so many rows goes out before its time: to make one of more would hold the lock for
+longer than 1 ms."""
+_LONGEST_WAIT_S: Final = 0.25
+"""However seldom batches go out, what is taken is looked at so often: else it might be too much."""
 _HEARTBEAT_S: Final = 2.0
 """An idle engine goes on sending its gauges."""
 _CLOCK_JUMP_S: Final = 0.5
@@ -64,8 +69,7 @@ class Probe:
         self._taken: deque[Taken] = deque(maxlen=_MAX_TAKEN)
         self._steps = 0
         self._consumed = 0
-        self._settings = settings
-        self._configured = describe_config(vllm_config, version)
+        self._configured = describe_config(vllm_config, version, settings.attention)
         self._is_first = rank <= 0
         source = _source(settings, vllm_config, version, frontends, rank)
         names = {i: settings.engine_name(i, max(count, len(engines))) for i in engines}
@@ -82,11 +86,14 @@ class Probe:
         self._gpus = EngineGpus(settings.devices, gpus_an_engine(vllm_config), with_gpus)
         self._ahead_s = time.time() - time.monotonic()
         self._own = {"probe_lost_steps_total": 0.0, "clock_jumps_total": 0.0}
+        self._period_s = settings.probe.period_s
+        self._wait_s = min(self._period_s, _LONGEST_WAIT_S)
+        self._is_stopping = False
         self._reporter = Reporter(
             settings.client,
             settings.topic,
             self.collect,
-            period_s=settings.probe.period_s,
+            period_s=self._wait_s,
             buffer_bytes=round(settings.probe.buffer_mb * 2**20),
         )
 
@@ -104,12 +111,17 @@ class Probe:
 
     def stop(self) -> None:
         """Send what is there and end, within two seconds."""
+        self._is_stopping = True
         self._reporter.stop()
 
     def record(self, engine: int, scheduler: Any, iteration: Any) -> None:
         """Take references to a step's statistics: see the module's text."""
         self._taken.append((engine, scheduler, iteration))
         self._steps += 1
+
+    def note_error(self, error: Exception, what: str) -> None:
+        """Count an exception that was caught; the first of its type is logged."""
+        self._reporter.note_error(error, what)
 
     def note_change(self, engine: int, kind: ChangeKind, detail: str) -> None:
         """Report a change of ``engine``; of several frontends the first one does."""
@@ -135,19 +147,32 @@ class Probe:
         now_s = time.time()
         for index, gpus in self._gpus.read(now_s).items():
             yield self._sample(self._engines[index], gpus, now_s)
-        self._work_through(now_s)
+        yield from self._work_through(now_s)
         for engine in self._engines.values():
-            is_due = now_s >= engine.sent_s + _HEARTBEAT_S
-            if engine.stats.has_news or is_due:
+            if self._is_due(engine, now_s):
                 yield self._batch(engine, now_s)
+                engine.sent_s = now_s
 
-    def _work_through(self, now_s: float) -> None:
+    def _is_due(self, engine: _Engine, now_s: float) -> bool:
+        since_s = now_s - engine.sent_s
+        # The thread wakes a little early or late; and the clock may have been put back.
+        is_time = not 0.0 <= since_s < self._period_s - 0.5 * self._wait_s
+        if engine.stats.has_news:
+            return is_time or self._is_stopping
+        return not 0.0 <= since_s < max(_HEARTBEAT_S, self._period_s)
+
+    def _work_through(self, now_s: float) -> Iterator[tuple[str, Record]]:
         for number in range(len(self._taken)):
             index, scheduler, iteration = self._taken.popleft()
             self._consumed += 1
             engine = self._engines.get(index)
-            if engine is not None:
-                engine.stats.take(scheduler, iteration, now_s)
+            try:
+                if engine is not None:
+                    engine.stats.take(scheduler, iteration, now_s)
+            except Exception as error:  # noqa: BLE001 - the other steps are worth reporting.
+                self.note_error(error, "a part of a step is not reported")
+            if engine is not None and engine.stats.rows >= _BATCH_ROWS:
+                yield self._batch(engine, now_s)
             if number % _PORTION == _PORTION - 1:
                 time.sleep(0)
         lost = float(self._steps - self._consumed - len(self._taken))
@@ -162,10 +187,10 @@ class Probe:
         }
         engine.seq += 1
         source = msgspec.structs.replace(engine.source, seq=engine.seq)
-        start_s = engine.sent_s or now_s - self._settings.probe.period_s
-        engine.sent_s = now_s
-        # The clock may have been put back.
-        batch = engine.stats.batch(source, min(start_s, now_s), now_s, own)
+        start_s = engine.sent_s or now_s - self._period_s
+        # The clock may have been put back, or forward by more than a batch may span.
+        start_s = min(max(start_s, now_s - MAX_BATCH_SPAN_S), now_s)
+        batch = engine.stats.batch(source, start_s, now_s, own)
         return engine.cell, batch
 
     def _sample(self, engine: _Engine, gpus: Values, now_s: float) -> tuple[str, Record]:
@@ -211,9 +236,8 @@ class _Engine:
     __slots__ = ("cell", "sent_s", "seq", "source", "stats")
 
     def __init__(self, source: Source, *, cells: int, is_only_frontend: bool) -> None:
-        name = (source.engine or "").encode()
         self.source = source
-        self.cell = source.model if cells == 1 else f"{source.model}/{crc32(name) % cells}"
+        self.cell = cell_of(source, cells)
         self.stats = EngineStats(is_only_frontend=is_only_frontend)
         self.seq = 0
         self.sent_s = 0.0

@@ -43,13 +43,13 @@ _REQUEST_FIELDS: Final[Mapping[str, str]] = {
 _REQUEST_COLUMNS: Final = ("end_s", "ttft_s", *_REQUEST_FIELDS)
 _STEP_COLUMNS: Final = (
     *("end_s", "tokens", "prefill_tokens", "itl_s", "decoding", "running", "waiting"),
-    *("deferred", "forward_ms", "prompt_tokens", "preempted", "corrupted"),
+    *("deferred", "forward_ms", "prompt_tokens", "preemptions", "corrupted"),
 )
 _SCHEDULER_COLUMNS: Final = ("running", "waiting", "deferred", "kv_usage", "queries", "hits")
 _STEP_TOTALS: Final[Mapping[str, str]] = {
     "generation_tokens_total": "tokens",
     "prompt_tokens_total": "prompt_tokens",
-    "preemptions_total": "preempted",
+    "preemptions_total": "preemptions",
     "corrupted_total": "corrupted",
 }
 _CACHE_TOTALS: Final = {"prefix_queries_total": "queries", "prefix_hits_total": "hits"}
@@ -65,6 +65,9 @@ _SAME_ARRIVAL_S: Final = 2e-5
 _MAX_ARRIVALS: Final = 65_536
 """Requests that have begun and not finished: an aborted one never does."""
 _MAX_ADAPTERS: Final = 16
+"""A batch may hold 64 gauges: with more of them it would be refused whole."""
+_MAX_NAME: Final = 200
+_ADAPTERS: Final = "running_lora_adapters"
 _NAN: Final = math.nan
 _NOTHING: Final[Mapping[str, Any]] = {}
 
@@ -92,6 +95,11 @@ class EngineStats:
         """Whether anything has happened since the last batch."""
         return bool(self._steps or self._requests or self._scheduled)
 
+    @property
+    def rows(self) -> int:
+        """How many rows its next batch will have."""
+        return len(self._steps) + len(self._requests)
+
     def take(self, scheduler: Any, iteration: Any, now_s: float) -> None:
         """Take one step's statistics; either may be None.
 
@@ -100,12 +108,12 @@ class EngineStats:
             iteration: vLLM's IterationStats.
             now_s: When it was, if ``iteration`` does not say.
         """
-        scheduled = _fields(scheduler)
+        scheduled, given = _fields(scheduler), _fields(iteration)
         if scheduler is not None:
             self._take_scheduler(scheduled)
+        self._take_adapters(scheduled, given)
         if iteration is None:
             return
-        given = _fields(iteration)
         end_s = _number(given.get("iteration_timestamp"), now_s)
         self._take_step(scheduled, given, end_s, getattr(iteration, "num_prompt_tokens", _NAN))
         ttfts_s = given.get("time_to_first_tokens_iter") or ()
@@ -127,30 +135,28 @@ class EngineStats:
             end_s: and when it ends.
             own: Gauges and counters of the probe itself.
         """
-        knows_scheduler = self._is_only_frontend or bool(self._scheduled)
-        scheduled = _columns(_SCHEDULER_COLUMNS, self._scheduled)
-        steps = _columns(_STEP_COLUMNS, self._steps)
-        if self._scheduled:
-            self._note_scheduled(scheduled)
+        # Taken away first: what cannot be made a batch of must not come again, and pile up.
+        taken, self._steps, self._scheduled = (self._steps, self._scheduled), [], []
+        requests, self._requests = self._requests, []
+        reasons, self._finish_reasons = self._finish_reasons, []
+        steps = _columns(_STEP_COLUMNS, taken[0])
+        knows_scheduler = self._is_only_frontend or bool(taken[1])
+        if taken[1]:
+            self._note_scheduled(_columns(_SCHEDULER_COLUMNS, taken[1]))
         for name, column in _STEP_TOTALS.items():
             self._count(name, float(np.nansum(steps[column])))
         steps["waiting"] = steps["waiting"] + np.nan_to_num(steps.pop("deferred"))
         steps["forward_s"] = 1e-3 * steps.pop("forward_ms")
-        for name in ("prompt_tokens", "preempted", "corrupted"):
+        for name in ("prompt_tokens", "corrupted"):
             del steps[name]
-        made = TelemetryBatch(
+        return TelemetryBatch(
             source=source,
             start_s=start_s,
             end_s=end_s,
-            requests=_table(
-                _columns(_REQUEST_COLUMNS, self._requests),
-                {"finish_reason": self._finish_reasons},
-            ),
+            requests=_table(_columns(_REQUEST_COLUMNS, requests), {"finish_reason": reasons}),
             steps=_table(steps, {}),
             gauges={**(self._gauges if knows_scheduler else {}), **self._totals, **own},
         )
-        self._steps, self._scheduled, self._requests, self._finish_reasons = [], [], [], []
-        return made
 
     def _count(self, name: str, by: float) -> None:
         self._totals[name] = self._totals.get(name, 0.0) + by
@@ -176,8 +182,6 @@ class EngineStats:
             mode = str(of_graph.get("runtime_mode", "unknown")).rpartition(".")[2].lower()
             self._count(f"cudagraph_{mode}_steps_total", 1.0)
             self._count("cudagraph_paddings_total", _number(of_graph.get("num_paddings"), 0.0))
-        if (adapters := get("running_lora_adapters")) or "lora" in self._gauges:
-            self._take_adapters(adapters or {})
 
     def _note_scheduled(self, scheduled: Mapping[str, Floats]) -> None:
         """Make the newest of what the scheduler said the gauges, and count the rest."""
@@ -189,12 +193,27 @@ class EngineStats:
         for name, column in _CACHE_TOTALS.items():
             self._count(name, float(np.nansum(scheduled[column])))
 
-    def _take_adapters(self, running: Mapping[str, int]) -> None:
-        for name in [name for name in self._gauges if name.startswith("lora.")]:
-            self._gauges[name] = 0.0
-        self._gauges["lora"] = float(len(running))
-        for name, requests in list(running.items())[:_MAX_ADAPTERS]:
-            self._gauges[f"lora.{name}"] = float(requests)
+    def _take_adapters(self, *holders: Mapping[str, Any]) -> None:
+        """Take how many requests of each adapter run: 0.11.1 told it with the step's outputs."""
+        told = [h[_ADAPTERS] for h in holders if isinstance(h.get(_ADAPTERS), Mapping)]
+        running: Mapping[Any, Any] = next((each for each in told if each), _NOTHING)
+        if not (running or (told and "lora" in self._gauges)):
+            return
+        others = {name: n for name, n in self._gauges.items() if not name.startswith("lora")}
+        before = [name for name in self._gauges if name.startswith("lora.")]
+        now = {
+            f"lora.{name}"[:_MAX_NAME]: _number(requests, 0.0)
+            for name, requests in list(running.items())[:_MAX_ADAPTERS]
+        }
+        # One that runs no more is at zero, as long as there is room for it.
+        room = _MAX_ADAPTERS - len(now)
+        idle = [name for name in before if name not in now][-room:] if room else []
+        self._gauges = {
+            **others,
+            "lora": float(len(running)),
+            **dict.fromkeys(idle, 0.0),
+            **now,
+        }
 
     def _take_step(
         self,

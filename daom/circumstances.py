@@ -10,7 +10,12 @@ from typing import Final
 
 from daom.conditions import MEASUREMENT_CHANGE
 from daom.context import ContextState, mean_shifts
-from daom.data_quality import STEP_GAP_SIGNAL, has_measurement_jumped, measurement_condition
+from daom.data_quality import (
+    STEP_GAP_SIGNAL,
+    doubts,
+    has_measurement_jumped,
+    measurement_condition,
+)
 from daom.engine import EngineState
 from daom.events import ChangeEvent
 from daom.gpu_conditions import throttle_condition
@@ -18,6 +23,7 @@ from daom.lifecycle import AlertLife, Condition
 from daom.root_cause import CHANGE_WINDOW_S, Evidence
 from detectors.protocol import DriftScore
 
+DATA_QUALITY: Final = "data_quality"
 _LOAD: Final = ("arrivals_per_s", "running", "waiting")
 _LOAD_PANES: Final = 6
 
@@ -37,7 +43,7 @@ def remarks(
     changes: Iterable[ChangeEvent],
     pane_s: float,
 ) -> dict[str, str]:
-    """Return annotations for the drift of ``signal``: under which load, and whether it is one.
+    """Return annotations for the drift of ``signal``: its load, what to doubt, whether it is one.
 
     What jumps while all else stays was measured otherwise only if somebody changed something.
     """
@@ -45,6 +51,8 @@ def remarks(
         return {}
     found = [words for name in _LOAD if (words := _usual_and_now(contexts, name))]
     said = {"load": ", ".join(found)} if found else {}
+    if doubtful := doubts(contexts):
+        said[DATA_QUALITY] = "; ".join(doubtful)
     changed = any(
         change.kind != "maintenance" and abs(score.end_s - change.time_s) <= CHANGE_WINDOW_S
         for change in changes

@@ -1,10 +1,14 @@
-"""Whether what is measured can be believed: the gap between tokens, told in two ways.
+"""Whether what is measured can be believed: gaps told in two ways, gauges, clocks.
 
-Steps tell it directly. Requests tell it as (e2e - ttft) / (output tokens - 1). The two agree, but
-for what is normal: steps that no decoding request takes part in, chunked prefill, and the way to
-the client make requests' gaps the longer ones. Where chunks were counted as tokens, or the time to
-the first token is among the gaps, they disagree by far; and where the steps' gap jumps while the
-requests' stays, it is the measurement that has changed and not the service.
+A gauge that has never moved while requests came and went says nothing of pressure, and a clock
+that was set makes the times of what was in flight too long or too short: neither is an alert, but
+whoever reads one of a drift should know.
+
+Steps tell the gap between tokens directly. Requests tell it as (e2e - ttft) / (output tokens - 1).
+The two agree, but for what is normal: steps that no decoding request takes part in, chunked
+prefill, and the way to the client make requests' gaps the longer ones. Where chunks were counted as
+tokens, or the time to the first token is among the gaps, they disagree by far; and where the steps'
+gap jumps while the requests' stays, it is the measurement that has changed and not the service.
 
 A service that slows also parts the two, but only until the requests have finished that began
 before: hence the patience of two requests' decoding.
@@ -13,7 +17,7 @@ before: hence the patience of two requests' decoding.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -34,6 +38,9 @@ _MIN_PANES: Final = 4
 _STEADY_PANES: Final = 12
 _DECODINGS: Final = 2.0
 _ABOUT: Final = 1.1
+_GAUGES: Final = ("running", "waiting", "kv_usage")
+_STILL_PANES: Final = 30
+CLOCK_JUMPS: Final = "clock_jumps_per_s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,3 +136,21 @@ def has_measurement_jumped(contexts: Iterable[ContextState], pane_s: float) -> b
     """Return whether the measured gap has jumped at most engines, and the requests' has not."""
     checks = [check for context in contexts if (check := check_gaps(context, pane_s)) is not None]
     return 2 * sum(check.has_jumped for check in checks) > len(checks)
+
+
+def doubts(contexts: Sequence[ContextState]) -> tuple[str, ...]:
+    """Return what of the circumstances of a drift is not to be believed, in words."""
+    found = [f"{name} has never moved" for name in _GAUGES if _stands_still(contexts, name)]
+    jumps = [c.levels[CLOCK_JUMPS] for c in contexts if CLOCK_JUMPS in c.levels]
+    if any(value > 0.0 for level in jumps for value in level.recent):
+        found.append("a clock has jumped")
+    return tuple(found)
+
+
+def _stands_still(contexts: Sequence[ContextState], name: str) -> bool:
+    """Return whether a gauge was always the same at every engine that reports it."""
+    levels = [context.levels[name] for context in contexts if name in context.levels]
+    if any(level.has_moved or len(level.recent) < _STILL_PANES for level in levels):
+        return False
+    # That nobody has ever waited is no reason for doubt.
+    return any(level.usual > 0.0 or name != "waiting" for level in levels)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from typing import Annotated, Literal
+from zlib import crc32
 
 import msgspec
 import numpy as np
@@ -285,6 +286,13 @@ def digest(*parts: str | float) -> str:
 def fingerprint(labels: Mapping[str, str]) -> str:
     """Return the identity of an alert: its label set, whatever the order."""
     return digest(*(f"{name}={labels[name]}" for name in sorted(labels)))
+
+
+def cell_of(source: Source, cells: int) -> str:
+    """Return the key of the cell of ``source``, of a model that is cut into ``cells``."""
+    if cells == 1:
+        return source.model
+    return f"{source.model}/{crc32(source.engine_name.encode()) % cells}"
 
 
 def is_cell_of(key: str, model: str) -> bool:

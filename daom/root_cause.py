@@ -192,6 +192,20 @@ def gpu_errors(evidence: Evidence) -> Cause | None:
     return Cause(cause="gpu_errors", score=0.85, evidence=found) if found else None
 
 
+def clock_jump(evidence: Evidence) -> Cause | None:
+    """A clock was set: by as much the times of what was in flight are wrong.
+
+    The gap between tokens is taken from a clock that nobody sets.
+    """
+    jumps = evidence.shifts.get("clock_jumps_per_s")
+    if jumps is None or evidence.signal == "itl_s":
+        return None
+    if jumps.peak <= jumps.usual + NOTABLE_Z * jumps.sigma:
+        return None
+    words = f"clock_jumps_per_s {jumps.usual:.3g}, at its peak {jumps.peak:.3g}"
+    return Cause(cause="clock_jump", score=0.6, evidence=(words,))
+
+
 def recent_change(evidence: Evidence) -> Cause | None:
     """Somebody changed something shortly before it began."""
     if evidence.attribution == "workload":
@@ -222,6 +236,7 @@ SUSPECTS: Final[tuple[Suspect, ...]] = (
     gpu_thermal,
     gpu_clock,
     gpu_errors,
+    clock_jump,
     recent_change,
 )
 

@@ -25,6 +25,7 @@ from connectors.kafka import (
     read_topic,
     wait_for_broker,
 )
+from connectors.probe_settings import probe_section
 from connectors.ranges import log_record
 from connectors.rights import Right
 from connectors.status_server import Page, as_json, serving
@@ -303,7 +304,8 @@ async def _receive(
 
     client, topics = config.kafka.client(), Topics(config.kafka.topic_prefix)
     await check_access(client, change_needs(topics))
-    receiver = Receiver(client, topics, naming, clock=time.time, run=uuid.uuid4().hex)
+    run, cells = uuid.uuid4().hex, probe_section(config.probe).cells
+    receiver = Receiver(client, topics, naming, clock=time.time, run=run, cells=cells)
     async with receiver.listening(address) as url:
         on_listening(url)
         # Who sends need not wait for Kafka, but a topic that is missing is a mistake to be told.

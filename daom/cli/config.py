@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from connectors.probe_settings import probe_section
 from daom.cli.options import config_option, configured
 from daom.config import config_schema, config_yaml
 
@@ -26,10 +27,12 @@ def check(file: Path | None, config_path: Path | None) -> None:
     Example: daom config check daom.yaml
     """
     path = file or config_path
+    origin = str(path or "the environment")
     config = configured(path)
     config.kafka.client()
     config.bridge.sink_options()
-    click.echo(f"{path or 'the environment'}: valid")
+    probe_section(config.probe, origin)
+    click.echo(f"{origin}: valid")
 
 
 @command.command()

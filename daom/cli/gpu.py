@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import socket
 import threading
@@ -16,6 +17,7 @@ from rich.table import Table
 
 from connectors.gpu_engines import Host
 from connectors.nvml import GpuReading, Gpus
+from connectors.probe_settings import probe_section
 from daom.cli.options import (
     EXIT_NOT_JUDGED,
     Seconds,
@@ -86,6 +88,8 @@ def command(
 def _send(
     gpus: Gpus, owner: Host, config: Config, interval_s: float, stopping: threading.Event
 ) -> None:
+    owner = dataclasses.replace(owner, cells=probe_section(config.probe).cells)
+
     def collect() -> list[tuple[str, GpuSample]]:
         return owner.samples(gpus.read(), time.time())
 

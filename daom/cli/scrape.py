@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import click
 
 from connectors.metrics_scrape import Access, Naming, Scraper, metrics_url, scrape, since_the_start
+from connectors.probe_settings import probe_section
 from daom.cli.options import (
     EXIT_NOT_JUDGED,
     Seconds,
@@ -105,7 +106,7 @@ def _send(
     log_to_stderr()
     stopping = stop_event()
     topic = Topics(config.kafka.topic_prefix).telemetry
-    scraper = Scraper(targets, access, interval_s)
+    scraper = Scraper(targets, access, interval_s, probe_section(config.probe).cells)
     number = "1 URL" if len(targets) == 1 else f"{len(targets)} URLs"
     click.echo(f"daom: scraping {number} every {interval_s:g} s -> {topic}", err=True)
     with reporting(config, scraper.collect):

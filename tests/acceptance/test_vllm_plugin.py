@@ -16,7 +16,14 @@ from daom.events import ChangeEvent, Record, TelemetryBatch
 from daom.topics import Topics, TopicSpec
 from tests.kafka_servers import RealKafka
 from tests.servers import eventually
-from tests.vllm.engine import Answer, Load, Vllm, assert_clocks_agree, find_vllm
+from tests.vllm.engine import (
+    Answer,
+    Load,
+    Vllm,
+    assert_clocks_agree,
+    break_off,
+    find_vllm,
+)
 
 pytestmark = [pytest.mark.vllm, pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -83,13 +90,32 @@ def own_kafka(kafka_script: Path, tmp_path: Path) -> Iterator[RealKafka]:
         yield broker
 
 
-def assert_same_counts(reported: Reported, answers: list[Answer]) -> None:
+def assert_same_counts(
+    reported: Reported, answers: list[Answer], *, aborted_tokens: float = 0.0
+) -> None:
+    """Of a request that was aborted the steps know the tokens, and the requests nothing."""
     eventually(lambda: reported.requests() == len(answers), REPORTED_WITHIN_S, every_s=0.5)
     tokens = sum(answer.output_tokens for answer in answers)
     assert reported.column("requests", "output_tokens").sum() == tokens
-    assert reported.column("steps", "tokens").sum() == tokens
+    assert reported.column("steps", "tokens").sum() == tokens + aborted_tokens
     prompts = sum(answer.prompt_tokens for answer in answers)
     assert reported.column("requests", "prompt_tokens").sum() == prompts
+
+
+def tokens_of_an_abort(reported: Reported, url: str) -> float:
+    """Break a request off, and return how many tokens the engine made of it."""
+    break_off(url, after_tokens=20)
+
+    def is_over() -> bool:
+        batches = [batch.gauges for batch in reported.batches() if "running" in batch.gauges]
+        begun = bool(batches) and batches[-1].get("first_tokens_total") == 1.0
+        return begun and batches[-1]["running"] == 0.0
+
+    eventually(is_over, REPORTED_WITHIN_S, every_s=0.5)
+    assert reported.requests() == 0
+    made = float(reported.column("steps", "tokens").sum())
+    assert 20 <= made < 900
+    return made
 
 
 def test_installing_daom_moves_no_version_that_vllm_had() -> None:
@@ -103,6 +129,11 @@ def test_installing_daom_moves_no_version_that_vllm_had() -> None:
     new = {line.partition("==")[0] for line in after - before}
     assert "daom" in new
     assert new <= {"daom", "aiokafka", "async-timeout"}
+    complaints = [
+        set((python.parents[1] / f"check-{when}.txt").read_text().splitlines())
+        for when in ("before", "after")
+    ]
+    assert complaints[0] == complaints[1], "pip check finds what it did not before"
 
 
 def test_what_the_plugin_reports_is_what_the_clients_saw_whatever_becomes_of_kafka(
@@ -111,8 +142,9 @@ def test_what_the_plugin_reports_is_what_the_clients_saw_whatever_becomes_of_kaf
     address = own_kafka.bootstrap_servers
     reported = topic_of(address, "vllm")
     with Vllm(tmp_path, environment=variables(address, "vllm", engine="blue")) as engine:
+        aborted = tokens_of_an_abort(reported, engine.url)
         calm = Load(streams=20, requests=3).run(engine.url)
-        assert_same_counts(reported, calm)
+        assert_same_counts(reported, calm, aborted_tokens=aborted)
         for column in ("ttft_s", "e2e_s"):
             seen_s = [getattr(answer, column) for answer in calm]
             assert_clocks_agree(reported.column("requests", column), seen_s)
@@ -126,14 +158,15 @@ def test_what_the_plugin_reports_is_what_the_clients_saw_whatever_becomes_of_kaf
         own_kafka.start()
         back = Load(streams=20, requests=1, seed=4).run(engine.url)
 
-        assert_same_counts(reported, [*calm, *hung, *away, *back])
+        served = [*calm, *hung, *away, *back]
+        assert_same_counts(reported, served, aborted_tokens=aborted)
         assert reported.batches()[-1].gauges["probe_dropped_total"] == 0.0
         # A stop sends what has just happened, too.
         last = Load(streams=1, requests=1, seed=5).run(engine.url)
         engine.stop()
         log = engine.log
 
-    assert_same_counts(reported, [*calm, *hung, *away, *back, *last])
+    assert_same_counts(reported, [*served, *last], aborted_tokens=aborted)
     assert {(b.source.engine, b.source.model) for b in reported.batches()} == {("blue", "tiny")}
     (change,) = reported.changes()
     assert change.kind == "restart"

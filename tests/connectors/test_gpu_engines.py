@@ -12,6 +12,7 @@ import pytest
 
 from connectors.gpu_engines import Host, said_by_process
 from connectors.nvml import GpuReading
+from daom.events import Source, cell_of
 
 ENGINE = {"DAOM_PROBE__MODEL": "llama", "DAOM_PROBE__ENGINE": "host-3/0"}
 OTHER = {"DAOM_PROBE__MODEL": "llama", "DAOM_PROBE__ENGINE": "host-3/1"}
@@ -112,6 +113,15 @@ def test_where_no_process_names_an_engine_a_reading_is_of_all_on_the_host(start:
     found = sent(Host("host-3", "llama"), gpu("GPU-a", start(UNNAMED)), gpu("GPU-b"))
 
     assert found == {("llama", None): ["GPU-a", "GPU-b"]}
+
+
+def test_in_a_model_of_several_cells_an_engine_is_told_in_its_own_and_a_host_in_all() -> None:
+    named = Host("host-3", "llama", "host-3/0", cells=4).samples([gpu("GPU-a")], 0.0)
+    of_all = Host("host-3", "llama", cells=4).samples([gpu("GPU-a")], 0.0)
+
+    engine = Source(model="llama", engine="host-3/0")
+    assert [key for key, _ in named] == [cell_of(engine, 4)]
+    assert [key for key, _ in of_all] == ["llama/0", "llama/1", "llama/2", "llama/3"]
 
 
 def test_where_nobody_names_a_model_nothing_is_sent(start: Start) -> None:

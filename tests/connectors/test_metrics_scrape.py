@@ -19,6 +19,7 @@ from connectors.metrics_scrape import (
 from connectors.metrics_text import EngineKey, Reading, Scrape, Total, read_metrics
 from daom.codec import decode, encode_json
 from daom.errors import ConfigError, SourceError
+from daom.events import cell_of
 from tests.connectors.metrics_server import SAMPLE, MetricsServer
 from tests.servers import eventually
 
@@ -247,15 +248,17 @@ def test_a_password_in_a_url_is_refused_and_not_repeated():
 
 def test_one_that_does_not_answer_is_said_once_holds_nobody_up_and_is_said_when_it_does(caplog):
     with MetricsServer(SAMPLE.read_text("utf-8")) as well, MetricsServer("", 503) as ill:
-        scraper = Scraper([(ill.url, NAMING), (well.url, Naming("well"))], Access(), 0.02)
+        scraper = Scraper([(ill.url, NAMING), (well.url, Naming("well"))], Access(), 0.02, 4)
         scraper.start()
         eventually(lambda: len(ill.paths) > 3)
         ill.text, ill.status = SAMPLE.read_text("utf-8"), 200
         eventually(lambda: f"{ill.url}: answers again" in caplog.messages)
         about_ill = [message for message in caplog.messages if ill.url in message]
         scraper.stop()
-        engines = {batch.source.engine for _, batch in scraper.collect()}
+        shown = scraper.collect()
 
+    engines = {batch.source.engine for _, batch in shown}
+    assert all(key == cell_of(batch.source, 4) for key, batch in shown)
     assert len(about_ill) == 2
     assert "answers 503" in about_ill[0]
     assert engines == {"well/0", "vllm-0:8000/0"}

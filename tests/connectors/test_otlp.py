@@ -8,6 +8,7 @@ from connectors.otlp import Naming, decode_export, request_rows
 from connectors.span_buffer import SpanBuffer
 from daom.codec import decode, encode_msgpack
 from daom.errors import MalformedRecord
+from daom.events import cell_of, is_cell_of
 from tests.connectors.spans import (
     CLIENT,
     END_S,
@@ -245,6 +246,16 @@ def test_batches_are_by_engine_and_numbered_each():
     numbered = [(b.source.engine, b.source.seq, b.source.frontend) for _, b in first + second]
     assert numbered == [("gpu-0", 0, "run"), ("gpu-1", 0, "run"), ("gpu-1", 1, "run")]
     assert {b.source.boot for _, b in first + second} == {"otlp"}
+
+
+def test_in_a_model_of_several_cells_a_batch_goes_to_that_of_its_engine():
+    buffer = SpanBuffer("run", lambda: END_S, cells=4)
+
+    ((key, batch),) = collected(export(span()), buffer=buffer)
+
+    assert key == cell_of(batch.source, 4)
+    assert is_cell_of(key, "llama")
+    assert key != "llama"
 
 
 def test_a_span_sent_twice_counts_once_as_long_as_it_is_remembered():

@@ -1,9 +1,17 @@
 """What the plugin in an engine is told, and what it says of what it cannot use."""
 
+import json
+
 import pytest
 
-from connectors.probe_settings import Probe, read_probe_settings
+from connectors.probe_settings import (
+    OTHERS_KAFKA,
+    Probe,
+    probe_section,
+    read_probe_settings,
+)
 from daom.config import load_config
+from daom.connections import KafkaConfig
 from daom.errors import ConfigError
 
 SERVERS = {"DAOM_KAFKA__BOOTSTRAP_SERVERS": "b1:9092, b2:9092"}
@@ -45,6 +53,15 @@ def test_the_other_processes_take_the_plugins_section(tmp_path):
     }
 
 
+def test_what_the_file_says_of_kafka_to_the_other_processes_is_no_mistake(tmp_path):
+    defaults = KafkaConfig().model_dump(mode="json", exclude_none=True)
+    path = tmp_path / "daom.json"
+    path.write_text(json.dumps({"kafka": defaults}))
+
+    assert defaults.keys() >= OTHERS_KAFKA
+    assert read_probe_settings({"DAOM_CONFIG": str(path)}).topic == "daom.telemetry"
+
+
 def test_variables_override_the_file_and_are_words_numbers_or_yes_and_no(tmp_path):
     path = tmp_path / "daom.json"
     path.write_text(FILES["daom.json"])
@@ -80,7 +97,14 @@ WRONG = {
         SERVERS | {"DAOM_PROBE__PERIOD_S": "60"},
         ["DAOM_PROBE__PERIOD_S", "<= 10", "period_s"],
     ),
-    "an unknown field": (SERVERS | {"DAOM_PROBE__NAME": "x"}, ["`name`", "allowed", "engine"]),
+    "an unknown setting of Kafka": (
+        SERVERS | {"DAOM_KAFKA__SECURITY_PROTOCL": "SSL"},
+        ["DAOM_KAFKA__SECURITY_PROTOCL", "kafka.security_protocl is not known", "sasl_mechanism"],
+    ),
+    "an unknown field": (
+        SERVERS | {"DAOM_PROBE__NAME": "x"},
+        ["DAOM_PROBE__NAME: ", "`name`", "allowed", "engine"],
+    ),
     "a missing file": (
         {"DAOM_CONFIG": "/nowhere/daom.yaml"},
         ["/nowhere/daom.yaml", "No such file"],
@@ -104,6 +128,14 @@ def test_a_broken_file_is_one_clear_message(tmp_path, content, suffix):
 
     with pytest.raises(ConfigError, match="daom"):
         read_probe_settings({"DAOM_CONFIG": str(path)})
+
+
+def test_the_agents_read_from_it_into_how_many_cells_a_model_is_cut():
+    given = load_config(None, {"DAOM_PROBE__CELLS": "4", "DAOM_PROBE__GPU": "false"}).probe
+
+    assert (probe_section(given).cells, probe_section({}).cells) == (4, 1)
+    with pytest.raises(ConfigError, match="cells"):
+        probe_section({"cells": "some"})
 
 
 # Names

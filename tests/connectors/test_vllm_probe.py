@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -83,6 +84,47 @@ def test_batches_are_numbered_and_follow_one_another_without_a_gap(clock):
     assert [b.start_s for b in found[1:]] == [b.end_s for b in found[:-1]]
 
 
+def test_a_longer_period_makes_fewer_batches_and_loses_no_step(clock):
+    probe = probe_of(DAOM_PROBE__PERIOD_S="5")
+    sent = []
+    for _ in range(60):
+        for _ in range(600):
+            probe.record(0, None, step(clock.time_s, gaps_s=[0.0004]))
+        later(clock, 0.25)
+        sent += batches(probe)
+    later(clock, 5.0)
+    sent += batches(probe)
+
+    assert sum(batch.steps.rows for batch in sent) == 36_000
+    assert sent[-1].gauges["probe_lost_steps_total"] == 0.0
+    # Not one at each of the 61 looks, but as soon as there are so many rows.
+    assert len(sent) == pytest.approx(36_000 / 1_024, abs=5.0)
+
+
+def test_many_rows_go_out_before_their_time_and_none_is_told_twice(clock):
+    probe = probe_of()
+    for number in range(2_500):
+        probe.record(0, scheduler(), step(clock.time_s, tokens=number))
+
+    found = batches(probe)
+
+    assert [batch.steps.rows for batch in found] == [1_024, 1_024, 452]
+    assert [batch.source.seq for batch in found] == [1, 2, 3]
+    assert sum(float(b.steps.columns["tokens"].sum()) for b in found) == sum(range(2_500))
+
+
+def test_the_stop_sends_what_is_not_due_yet(clock):
+    probe = probe_of(DAOM_PROBE__PERIOD_S="10")
+    batches(probe)
+    probe.record(0, scheduler(), step(clock.time_s, gaps_s=[0.02]))
+    early = batches(probe)
+
+    probe.stop()
+
+    assert early == []
+    assert [batch.steps.rows for batch in batches(probe)] == [1]
+
+
 def test_an_idle_engine_goes_on_sending_its_gauges_every_two_seconds(clock):
     probe = probe_of()
     probe.record(0, scheduler(running=0, waiting=0), None)
@@ -104,6 +146,39 @@ def test_the_first_record_is_what_was_configured(clock):
 
     assert (key, change.kind, change.version) == ("tiny", "restart", "0.32.0")
     assert "kv_blocks=8192 prefix_caching=True" in change.detail
+
+
+FACTS = {
+    "model_config": {"model": "org/tiny", "dtype": "torch.bfloat16", "max_model_len": 2_048},
+    "parallel_config": {
+        "tensor_parallel_size": 2,
+        "pipeline_parallel_size": 1,
+        "data_parallel_size": 4,
+        "enable_expert_parallel": False,
+        "decode_context_parallel_size": 2,
+    },
+    "attention_config": {"backend": SimpleNamespace(name="FLASHINFER")},
+    "cache_config": {"num_gpu_blocks": 8_192, "block_size": 16, "enable_prefix_caching": True},
+    "scheduler_config": {"max_num_seqs": 256, "max_num_batched_tokens": 8_192},
+    "compilation_config": {"cudagraph_mode": SimpleNamespace(name="PIECEWISE")},
+}
+
+
+def test_what_was_configured_names_what_can_make_an_engine_slower():
+    config = SimpleNamespace(**{name: SimpleNamespace(**of) for name, of in FACTS.items()})
+
+    assert describe_config(config, "0.32.0") == (
+        "vLLM 0.32.0 model=org/tiny dtype=bfloat16 max_model_len=2048 tensor_parallel=2 "
+        "pipeline_parallel=1 data_parallel=4 expert_parallel=False decode_context_parallel=2 "
+        "attention=FLASHINFER kv_blocks=8192 block_size=16 prefix_caching=True max_num_seqs=256 "
+        "max_num_batched_tokens=8192 cudagraph=PIECEWISE"
+    )
+
+
+def test_an_older_version_has_its_attention_backend_from_the_environment(clock):
+    probe = probe_of(VLLM_ATTENTION_BACKEND="FLASH_ATTN")
+
+    assert "attention=FLASH_ATTN" in probe._configured
 
 
 def test_sleep_and_wake_are_changes(clock):
@@ -159,6 +234,7 @@ def test_a_large_model_is_cut_into_cells_by_the_engines_name(clock):
 
 
 def _again(probe, clock):
+    later(clock, 1.0)
     probe.record(0, scheduler(), None)
     return list(probe.collect())
 
@@ -229,6 +305,31 @@ def test_a_clock_that_is_put_back_spoils_nothing_and_is_counted(clock):
     assert decode(encode_msgpack(batch)).faults == ()
 
 
+def test_a_clock_that_is_put_forward_costs_no_more_than_what_it_had_not_sent_yet(clock):
+    probe = probe_of()
+    batches(probe)
+    clock.time_s += 86_400.0
+    probe.record(0, scheduler(), step(clock.time_s, gaps_s=[0.02]))
+
+    (batch,) = batches(probe)
+
+    assert batch.steps.rows == 1
+    assert batch.gauges["clock_jumps_total"] == 1.0
+    assert decode(encode_msgpack(batch)).faults == ()
+
+
+def test_a_step_that_cannot_be_read_is_counted_and_the_others_are_reported(clock, caplog):
+    probe = probe_of()
+    for ttfts_s in ([0.5], ["soon"], [None], [0.7]):
+        probe.record(0, scheduler(), step(clock.time_s, ttfts_s=ttfts_s))
+
+    (batch,) = batches(probe)
+
+    assert batch.gauges["first_tokens_total"] == 2.0
+    assert batch.gauges["probe_errors_total"] == 2.0
+    assert len(caplog.records) == 1
+
+
 def test_statistics_of_an_engine_that_nobody_announced_are_left_out(clock):
     probe = probe_of()
     probe.record(7, scheduler(), step(clock.time_s, gaps_s=[0.02]))
@@ -244,6 +345,7 @@ def test_statistics_of_an_engine_that_nobody_announced_are_left_out(clock):
         ({}, "nothing is reported: where Kafka is is not known"),
         (NOWHERE | {"DAOM_PROBE__PERIOD_S": "x"}, "DAOM_PROBE__PERIOD_S"),
         (NOWHERE | {"DAOM_PROBE__ENABLED": "false"}, "probe.enabled is false"),
+        ({"DAOM_PROBE__ENABLED": "false"}, "probe.enabled is false"),
     ],
 )
 def test_a_probe_that_is_not_to_be_is_one_line(variables, words, caplog):
@@ -264,6 +366,20 @@ def test_a_run_is_named_by_its_process_and_the_time_it_began():
     assert run_id(1).startswith("1-")
 
 
+def test_a_full_disk_under_the_log_stops_nobody():
+    """The plugin writes no file; what it says goes where vLLM's log goes."""
+    code = (
+        "import sys; from connectors.vllm_probe import make_probe; "
+        "make_probe({}, None, [0], '1'); "
+        "probe = make_probe({'DAOM_KAFKA__BOOTSTRAP_SERVERS': '127.0.0.1:1'}, None, [0], '1'); "
+        "probe.record(0, None, None); probe._reporter.stop(0.1); sys.exit(7 if probe.names else 1)"
+    )
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run([sys.executable, "-c", code], stdout=full, stderr=full, check=False)
+
+    assert done.returncode == 7
+
+
 def test_the_plugin_needs_only_what_an_engine_has_anyway():
     """Beside aiokafka, which its thread imports."""
     code = (
@@ -272,5 +388,5 @@ def test_the_plugin_needs_only_what_an_engine_has_anyway():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
-    heavy = {"scipy", "river", "pydantic", "faust", "mode", "aiokafka", "click", "rich", "yaml"}
+    heavy = {"scipy", "river", "pydantic", "numba", "faust", "mode", "aiokafka", "click", "yaml"}
     assert heavy.isdisjoint(done.stdout.split())

@@ -199,6 +199,43 @@ def test_an_adapter_that_runs_no_more_is_at_zero():
     assert (batch.gauges["lora.a"], batch.gauges["lora.b"]) == (0.0, 4.0)
 
 
+def test_of_many_adapters_as_many_are_named_as_a_batch_may_hold():
+    """A batch with too many gauges would be refused whole."""
+    stats = EngineStats()
+    for number in range(200):
+        running = {f"adapter-{number}": 2, "x" * 300: 1}
+        stats.take(scheduler(running_lora_adapters=running), None, NOW_S)
+
+    batch = stats.batch(SOURCE, NOW_S - 1.0, NOW_S, {})
+
+    named = {name: n for name, n in batch.gauges.items() if name.startswith("lora.")}
+    assert len(named) == 16
+    assert (named["lora.adapter-199"], named["lora.adapter-198"]) == (2.0, 0.0)
+    assert decode(encode_msgpack(batch)).faults == ()
+
+
+def test_a_step_says_how_many_requests_were_preempted_in_it():
+    batch = batch_of(
+        (scheduler(), step(NOW_S, gaps_s=[0.02], num_preempted_reqs=0)),
+        (scheduler(), step(NOW_S, gaps_s=[0.02], num_preempted_reqs=2)),
+    )
+
+    assert batch.steps.columns["preemptions"].tolist() == [0.0, 2.0]
+    assert batch.gauges["preemptions_total"] == 2.0
+
+
+def test_what_no_batch_can_be_made_of_does_not_come_again():
+    stats = EngineStats()
+    stats.take(scheduler(running=10**400), step(NOW_S, gaps_s=[0.02]), NOW_S)
+
+    with pytest.raises(OverflowError):
+        stats.batch(SOURCE, NOW_S - 1.0, NOW_S, {})
+
+    assert not stats.has_news
+    stats.take(scheduler(running=3), step(NOW_S, gaps_s=[0.02]), NOW_S)
+    assert stats.batch(SOURCE, NOW_S - 1.0, NOW_S, {}).gauges["running"] == 3.0
+
+
 def test_accepted_drafts_and_graph_modes_are_counted():
     graph = SimpleNamespace(runtime_mode="CUDAGraphMode.FULL", num_paddings=3)
     drafts = SimpleNamespace(num_drafts=2, num_draft_tokens=6, num_accepted_tokens=4)

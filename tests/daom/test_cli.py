@@ -278,6 +278,17 @@ def test_a_file_that_is_no_configuration_is_one_message(daom, tmp_path, text, sa
     assert done.err.startswith(f"daom: {settings}: {says}") or says in done.err
 
 
+def test_what_the_plugin_would_refuse_is_refused_by_the_check(daom, tmp_path):
+    settings = tmp_path / "daom.yaml"
+    settings.write_text("probe: {engin: blue}")
+
+    done = daom("config", "check", settings)
+
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith(f"daom: {settings}: probe: ")
+    assert "`engin`" in done.err
+
+
 def test_a_valid_file_is_said_to_be_valid(daom, tmp_path):
     settings = tmp_path / "daom.yaml"
     settings.write_text("alerts: {pending_s: 30}")

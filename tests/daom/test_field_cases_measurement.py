@@ -249,3 +249,41 @@ def test_without_any_change_a_jump_is_a_drift_whose_first_cause_is_the_measureme
     [trigger, *_] = triggers(said)
     assert trigger.labels["severity"] == "critical"
     assert trigger.causes[0].cause == "measurement_change"
+
+
+# Gauges that stand still, and clocks that are set
+
+
+@pytest.mark.parametrize(
+    ("gauges", "doubted"),
+    [
+        ({}, None),
+        ({"running": 12.0}, "running has never moved"),
+        ({"kv_usage": 0.0}, "kv_usage has never moved"),
+        ({"kv_usage": 0.4, "waiting": 3.0}, "waiting has never moved; kv_usage has never moved"),
+    ],
+    ids=["all is well", "running", "a cache at zero", "several"],
+)
+def test_a_drift_says_which_gauges_have_never_moved(gauges, doubted):
+    calm_load, slow = Load(gauges=gauges), Load(ttft=1.6, itl=1.6, gauges=gauges)
+
+    said = outputs(story(chapter(15, calm_load), chapter(5, slow), engines=ONE))
+
+    opened = drifts(said)
+    assert opened
+    assert {a.annotations.get("data_quality") for a in opened} == {doubted}
+
+
+def test_a_drift_after_a_clock_was_set_says_so_and_names_it_as_a_cause():
+    before, after = ({"clock_jumps_total": float(n)} for n in (0, 1))
+    records = story(
+        chapter(15, Load(gauges=before)),
+        chapter(5, Load(ttft=1.6, gauges=after)),
+        engines=ONE,
+    )
+
+    said = outputs(records)
+
+    assert {a.annotations["data_quality"] for a in drifts(said)} == {"a clock has jumped"}
+    causes = [cause.cause for trigger in triggers(said) for cause in trigger.causes]
+    assert "clock_jump" in causes

@@ -53,6 +53,7 @@ GUILTY = {
         "gpu_temperature_c": shift(60.0, 61.0),
     },
     "gpu_errors": {"gpu_xid": shift(0.0, 31.0)},
+    "clock_jump": {"clock_jumps_per_s": shift(0.0, 0.0, peak=0.03)},
 }
 
 
@@ -95,6 +96,7 @@ INNOCENT = {
         "gpu_throttle_thermal": shift(0.0, 0.0),
     },
     "a queue for a moment, its gauge dead": {"waiting": DEAD, "queue_s": shift(0.001, 0.01)},
+    "no clock was set": {"clock_jumps_per_s": shift(0.0, 0.0)},
     "hot as always": {"gpu_temperature_c": shift(85.0, 85.0)},
     "a faster clock": {"gpu_sm_clock_mhz": shift(1200.0, 1875.0)},
 }
@@ -117,6 +119,10 @@ def test_longer_requests_are_blamed_only_where_the_workload_is():
 
 def test_prefix_misses_are_not_blamed_for_decoding():
     assert ranked("itl_s", shifts=GUILTY["prefix_cache_misses"]) == ["unknown"]
+
+
+def test_a_clock_that_was_set_is_not_blamed_for_decoding():
+    assert ranked("itl_s", shifts=GUILTY["clock_jump"]) == ["unknown"]
 
 
 def test_heat_takes_the_blame_from_the_clock():

@@ -201,8 +201,26 @@ class Load:
                 await asyncio.sleep(rng.exponential(self.think_s))
 
 
-async def _ask(session: aiohttp.ClientSession, words: Sequence[int], tokens: int) -> Answer:
-    body = {
+def break_off(url: str, after_tokens: int) -> None:
+    """Ask for a long answer, and go away once ``after_tokens`` of it are there."""
+
+    async def go_away() -> None:
+        seen = 0
+        async with (
+            aiohttp.ClientSession(url) as session,
+            session.post("/v1/completions", json=_body(range(3, 40), 900)) as response,
+        ):
+            response.raise_for_status()
+            async for line in response.content:
+                seen += line.startswith(b"data: {")
+                if seen == after_tokens:
+                    return
+
+    asyncio.run(go_away())
+
+
+def _body(words: Sequence[int], tokens: int) -> dict[str, object]:
+    return {
         "model": MODEL,
         "prompt": " ".join(f"w{word}" for word in words),
         "max_tokens": tokens,
@@ -211,8 +229,11 @@ async def _ask(session: aiohttp.ClientSession, words: Sequence[int], tokens: int
         "stream": True,
         "stream_options": {"include_usage": True},
     }
+
+
+async def _ask(session: aiohttp.ClientSession, words: Sequence[int], tokens: int) -> Answer:
     began_s, first_s, usage = time.perf_counter(), None, None
-    async with session.post("/v1/completions", json=body) as response:
+    async with session.post("/v1/completions", json=_body(words, tokens)) as response:
         response.raise_for_status()
         async for line in response.content:
             if not line.startswith(b"data: {"):
