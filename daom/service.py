@@ -26,22 +26,19 @@ from connectors.kafka import (
     wait_for_broker,
 )
 from connectors.probe_settings import probe_section
-from connectors.ranges import log_record
 from connectors.rights import Right
 from connectors.status_server import Page, as_json, serving
 from daom.config import Config
 from daom.errors import ConfigError, DaomError, SinkUnavailable
 from daom.logs import LOGGING
-from daom.presets import cell_settings
-from daom.replay import LogRecord
 from daom.topics import Topics
-from daom.warm_up import warm_up
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
     from connectors.otlp import Naming
     from connectors.receiver import Address
+    from daom.replay import LogRecord
     from streams.metrics import WorkerMetrics
     from streams.watch import Watch
 
@@ -63,6 +60,9 @@ def run_worker(config: Config) -> None:
     import faust  # noqa: PLC0415 - an extra.
     from prometheus_client import CollectorRegistry  # noqa: PLC0415
 
+    # Judging takes numba and scipy, which no other service needs in its memory.
+    from daom.presets import cell_settings  # noqa: PLC0415
+    from daom.warm_up import warm_up  # noqa: PLC0415
     from streams.metrics import WorkerMetrics  # noqa: PLC0415
 
     registry = CollectorRegistry()
@@ -156,6 +156,7 @@ def _app(
     metrics: WorkerMetrics,
     failures: list[DaomError],
 ) -> Any:
+    from daom.presets import cell_settings  # noqa: PLC0415
     from streams.app import FoldAgent, make_app, producer_send  # noqa: PLC0415
     from streams.owner import Owner, Ports  # noqa: PLC0415
 
@@ -199,6 +200,8 @@ def _stop_in_time() -> None:
 
 
 def _reader(config: Config) -> Any:
+    from connectors.ranges import log_record  # noqa: PLC0415
+
     async def read(
         topic: str, partition: int, start: int | None
     ) -> AsyncGenerator[LogRecord, None]:

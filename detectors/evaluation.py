@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from scipy.stats import beta, chi2
+from scipy.special import betaincinv, chdtri
 
 _ROUNDING: Final = 1e-9
 """Of a count of intervals: ``n`` of ``observed_s / n`` fit, whatever the last bit says."""
@@ -216,8 +216,8 @@ def mtbfa_interval(
     if not 0.0 < confidence < 1.0:
         raise ValueError(f"confidence={confidence}; it must be between 0 and 1")
     tail = (1.0 - confidence) / 2.0
-    most = float(chi2.ppf(1.0 - tail, 2 * n_false + 2)) / 2.0
-    least = float(chi2.ppf(tail, 2 * n_false)) / 2.0 if n_false else 0.0
+    most = float(chdtri(2 * n_false + 2, tail)) / 2.0
+    least = float(chdtri(2 * n_false, 1.0 - tail)) / 2.0 if n_false else 0.0
     return observed_s / most, observed_s / least if least else math.inf
 
 
@@ -238,8 +238,8 @@ def share_interval(n_found: int, n: int, confidence: float = 0.95) -> tuple[floa
     if not 0.0 < confidence < 1.0:
         raise ValueError(f"confidence={confidence}; it must be between 0 and 1")
     tail = (1.0 - confidence) / 2.0
-    least = float(beta.ppf(tail, n_found, n - n_found + 1)) if n_found else 0.0
-    most = float(beta.ppf(1.0 - tail, n_found + 1, n - n_found)) if n_found < n else 1.0
+    least = float(betaincinv(n_found, n - n_found + 1, tail)) if n_found else 0.0
+    most = float(betaincinv(n_found + 1, n - n_found, 1.0 - tail)) if n_found < n else 1.0
     return least, most
 
 

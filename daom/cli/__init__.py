@@ -3,29 +3,12 @@
 from __future__ import annotations
 
 import sys
+from importlib import import_module
+from typing import Final, cast
 
 import click
 
 from daom import __version__
-from daom.cli import (
-    bridge,
-    broker,
-    change,
-    compare,
-    config,
-    convert,
-    demo,
-    evaluate,
-    gpu,
-    play,
-    receive,
-    record,
-    replay,
-    scrape,
-    topics,
-    tune,
-    worker,
-)
 from daom.cli.options import EXIT_NOT_JUDGED, EXIT_STOPPED, EXIT_WRONG_USAGE
 from daom.errors import DaomError, SinkUnavailable
 
@@ -44,7 +27,57 @@ EXTRAS = {
 """Which extra of the package brings a module."""
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+COMMANDS: Final = {
+    "Begin": {
+        "demo": "See the whole thing work, in a minute, with nothing to set up.",
+        "broker": "Run the embedded Kafka-compatible broker, for development.",
+        "config": "Check, show and describe the configuration.",
+        "topics": "Make and describe DAOM's topics.",
+    },
+    "Run": {
+        "worker": "Run one stream worker; start as many as you like.",
+        "bridge": "Carry alerts from Kafka to where people are paged.",
+        "change": "Tell every cell of a model that something was changed.",
+        "gpu": "Send what this host's GPUs say, for engines without the plugin.",
+        "scrape": "Send what the /metrics of vLLM and SGLang show, for the same.",
+        "receive": "Take spans of engines, and changes from CI, over HTTP.",
+    },
+    "Ask": {
+        "replay": "Say what DAOM would have said of a topic or a recording.",
+        "evaluate": "Say which preset would have found what is known to have happened.",
+        "compare": "Say by how much two sides differ, and whether they may.",
+        "tune": "Find the settings that catch known incidents and page least.",
+    },
+    "Record and play": {
+        "record": "Copy a topic, or a range of it, into a recording.",
+        "play": "Send a recording to Kafka, or its requests to a server.",
+        "convert": "Turn published measurements of vLLM into recordings.",
+    },
+}
+"""What there is, by what one wants to do; each in the module of its name."""
+
+
+class Commands(click.Group):
+    """Commands that are imported when they are called: none waits for another's libraries."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's.
+        return [name for group in COMMANDS.values() for name in group]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self.list_commands(ctx):
+            return None
+        return cast(click.Command, import_module(f"daom.cli.{cmd_name}").command)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        for title, group in COMMANDS.items():
+            with formatter.section(title):
+                formatter.write_dl(list(group.items()))
+
+
+@click.group(
+    cls=Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 @click.version_option(__version__, prog_name="daom")
 def main() -> None:
     """Drift-aware online monitoring of LLM serving latency.
@@ -63,28 +96,6 @@ def main() -> None:
     (DAOM_ALERTS__PENDING_S=30). Exit codes: 0 done, 1 the answer is no, 2 wrong usage or
     configuration, 3 could not be judged.
     """
-
-
-for _module in (
-    demo,
-    worker,
-    bridge,
-    gpu,
-    scrape,
-    receive,
-    change,
-    play,
-    replay,
-    record,
-    evaluate,
-    compare,
-    tune,
-    topics,
-    broker,
-    config,
-    convert,
-):
-    main.add_command(_module.command)
 
 
 def run() -> None:

@@ -18,9 +18,10 @@ from daom.events import DriftVerdict, RcaTrigger, SloThreshold, Suppression
 from daom.heard import Heard
 from daom.labels import Labelled, Recorded
 from daom.report.contest import Contest, Contestant
-from daom.report.rates import Rate, median_interval, observed_s, rate, share_interval
+from daom.report.rates import Rate, median_interval, observed_s, rate
 from daom.report.said import MOST_LISTED, Said, Story, Stream, in_time, stream_of
 from daom.report.timeline import STATES, Timeline
+from detectors.evaluation import share_interval
 
 FORMAT: Final = "daom.report/1"
 _ALL_BUCKETS: Final = 220_000
@@ -234,7 +235,7 @@ def _score(kind: AlarmKind, score: Score, labels: Labels) -> dict[str, Any]:
         "alarms": score.alarms,
         "found": len(found_s),
         "missed": missed,
-        "missed_share": share_interval(missed, len(score.delays_s)),
+        "missed_share": share_interval(missed, len(numbers)) if numbers else None,
         "delay_s": median(found_s) if found_s else None,
         "delay_limits_s": median_interval(found_s),
         "delays": [{"episode": n, "delay_s": _finite(delay_s)} for n, delay_s in delays],

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from scipy.stats import beta, binom
+from scipy.special import bdtr
 
 from daom.heard import Heard, Interval, union
 from detectors.evaluation import mtbfa_interval
@@ -32,24 +32,6 @@ def rate(count: int, observed_s: float) -> Rate | None:
     return Rate(count * WEEK_S / observed_s, least, WEEK_S / shortest_s)
 
 
-def share_interval(count: int, of: int) -> tuple[float, float] | None:
-    """Return 95 % limits of the share that ``count`` of so many are; None of none.
-
-    Exact for incidents that are independent of each other.
-
-    >>> [round(limit, 2) for limit in share_interval(1, 5)]
-    [0.01, 0.72]
-
-    Source:
-        Clopper & Pearson (1934). doi:10.1093/biomet/26.4.404
-    """
-    if of == 0:
-        return None
-    least = float(beta.ppf(_TAIL, count, of - count + 1)) if count else 0.0
-    most = float(beta.ppf(1.0 - _TAIL, count + 1, of - count)) if count < of else 1.0
-    return least, most
-
-
 def median_interval(values: Sequence[float]) -> tuple[float, float] | None:
     """Return limits of the median that hold with at least 95 %, whatever the distribution.
 
@@ -62,7 +44,8 @@ def median_interval(values: Sequence[float]) -> tuple[float, float] | None:
         David & Nagaraja, Order Statistics (2003), section 7.1.
     """
     # So many values on either side are further out than the limits.
-    outside = int(binom.ppf(_TAIL, len(values), 0.5)) if values else 0
+    n = len(values)
+    outside = next(k for k in range(n + 1) if bdtr(k, n, 0.5) >= _TAIL)
     if outside == 0:
         return None
     ordered = sorted(values)

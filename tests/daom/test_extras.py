@@ -1,4 +1,4 @@
-"""What is not installed is said, with the extra of the package that brings it."""
+"""What is not installed is said, with its extra; what is not needed is not imported."""
 
 import subprocess
 import sys
@@ -83,3 +83,18 @@ import daom.codec, daom.events
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
 
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize(
+    "imports",
+    [
+        "from daom.cli import main; main(['--help'], standalone_mode=False)",
+        "from daom import service",
+        *(f"from daom.cli import {name}" for name in ("change", "config", "gpu", "scrape")),
+    ],
+)
+def test_what_does_not_judge_does_without_the_libraries_of_judging(imports):
+    """They take a second to import, and a hundred megabytes."""
+    program = f"import sys; {imports}; sys.exit(bool({{'numba', 'scipy'}} & sys.modules.keys()))"
+
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -2,11 +2,9 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from daom.heard import Heard
-from daom.report.rates import WEEK_S, median_interval, observed_s, rate, share_interval
+from daom.report.rates import WEEK_S, median_interval, observed_s, rate
 from tests.report_outputs import T0, verdict
 
 DRAWS = 400
@@ -26,23 +24,6 @@ def test_a_quiet_week_proves_no_more_than_3_7_alerts():
 
 def test_of_nothing_observed_there_is_no_rate():
     assert rate(0, 0.0) is None
-
-
-@given(of=st.integers(1, 50), share=st.floats(0.0, 1.0))
-def test_limits_of_a_share_hold_the_estimate_and_mirror(of, share):
-    count = round(share * of)
-
-    least, most = share_interval(count, of)
-    mirrored_least, mirrored_most = share_interval(of - count, of)
-
-    assert 0.0 <= least <= count / of <= most <= 1.0
-    assert (1.0 - most, 1.0 - least) == pytest.approx((mirrored_least, mirrored_most), abs=1e-9)
-
-
-def test_limits_of_a_share_are_clopper_and_pearsons():
-    assert share_interval(1, 5) == pytest.approx((0.0051, 0.7164), abs=1e-4)
-    assert share_interval(0, 1) == pytest.approx((0.0, 0.975))
-    assert share_interval(0, 0) is None
 
 
 def test_fewer_than_six_delays_have_no_limits_of_their_median():

@@ -20,6 +20,7 @@ from detectors.evaluation import (
     owner_of,
     precision,
     recall,
+    share_interval,
 )
 
 HOUR_S = 3_600.0
@@ -210,3 +211,19 @@ def test_a_clock_that_never_strikes_is_silence():
 def test_a_wrong_argument_is_refused_with_what_it_was(call, says):
     with pytest.raises(ValueError, match=says):
         call()
+
+
+@given(of=st.integers(1, 50), share=st.floats(0.0, 1.0))
+def test_limits_of_a_share_hold_the_estimate_and_mirror(of, share):
+    count = round(share * of)
+
+    least, most = share_interval(count, of)
+    mirrored_least, mirrored_most = share_interval(of - count, of)
+
+    assert 0.0 <= least <= count / of <= most <= 1.0
+    assert (1.0 - most, 1.0 - least) == pytest.approx((mirrored_least, mirrored_most), abs=1e-9)
+
+
+def test_limits_of_a_share_are_clopper_and_pearsons():
+    assert share_interval(1, 5) == pytest.approx((0.0051, 0.7164), abs=1e-4)
+    assert share_interval(0, 1) == pytest.approx((0.0, 0.975))
