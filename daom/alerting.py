@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from daom.events import Alert, AlertState, Output, RcaTrigger, Suppression, digest, fingerprint
@@ -87,7 +87,8 @@ class AlertDesk:
         around = Surroundings(now_s, state.lives, state.maintenance, judged)
         for life, condition, wish in due:
             yield from self._move(life, condition, wish, around, evidence_for)
-            if life.phase == "inactive" and now_s - (life.resolved_s or 0.0) > _REMEMBER_S:
+            ended_s = max(life.resolved_s or 0.0, life.drifted_s or 0.0)
+            if life.phase == "inactive" and now_s - ended_s > _REMEMBER_S:
                 state.lives.pop(condition.key, None)
 
     def _move(
@@ -141,7 +142,9 @@ class AlertDesk:
             life.phase, life.muted_by = "firing", None
             yield self._speak(life, condition, now_s)
             if condition.signal is not None and self._settings.root_cause_after_s is None:
-                yield self.trigger(condition, life.since_s, now_s, evidence_for)
+                # Of the alert as it is, which is more than what this pane says.
+                said = replace(condition, severity=life.severity, attribution=life.attribution)
+                yield self.trigger(said, life.since_s, now_s, evidence_for)
 
     def _speak(self, life: AlertLife, condition: Condition, now_s: float) -> Alert:
         """Say that it fires, with what is known by now."""
@@ -152,7 +155,7 @@ class AlertDesk:
     def _end(life: AlertLife) -> None:
         life.phase, life.clear_since_s, life.muted_by = "inactive", None, None
         life.attribution, life.objection = "none", None
-        life.worse_since_s = life.far_worse_since_s = None
+        life.critical_since_s = life.worse_since_s = life.far_worse_since_s = None
         life.drifting = life.announced = False
 
     def _mute(

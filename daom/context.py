@@ -149,6 +149,10 @@ class ContextState:
         """Return whether a quantity has been reported before, and is not forgotten."""
         return name in self.sums or _level_name(name) in self.levels
 
+    def tells_of_itself(self) -> bool:
+        """Return whether the engine has sent anything since the last pane, not its GPUs alone."""
+        return any(not name.startswith("gpu_") for name in self.sums)
+
     def size(self) -> int:
         """Return how many quantities it knows."""
         return len(self.levels.keys() | {_level_name(name) for name in self.sums})

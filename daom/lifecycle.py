@@ -82,6 +82,7 @@ class AlertLife:
     Attributes:
         since_s: When its condition began.
         critical_since_s: Since when it has been critical without a break.
+        drifted_s: When it last drifted, if it ever has.
         announced: Its pending state has been published.
         muted_by: The rule that has been published as muting it.
         objection: The rule that would mute it now.
@@ -99,6 +100,7 @@ class AlertLife:
     since_s: float = 0.0
     critical_since_s: float | None = None
     drifting: bool = False
+    drifted_s: float | None = None
     announced: bool = False
     muted_by: str | None = None
     objection: str | None = None
@@ -138,21 +140,33 @@ class Lifecycle:
 
     def _hold(self, life: AlertLife, condition: Condition, now_s: float) -> Wish | None:
         life.clear_since_s = None
+        # Sticky: a drift that flickers at its edge is one drift, and a threshold that is merely
+        # exceeded says nothing of whose doing it is, nor how bad.
+        if condition.drifting or not life.drifting:
+            self._note(life, condition, now_s)
+            if life.phase == "firing":
+                return self._worsening(life, condition, now_s)
+        if life.phase == "firing":
+            return None
+        return "fire" if now_s - life.since_s >= self.pending_s else "pend"
+
+    def _note(self, life: AlertLife, condition: Condition, now_s: float) -> None:
+        """Note what ``condition`` says of an alert that is active."""
         if condition.severity != "critical":
             life.critical_since_s = None
         elif life.critical_since_s is None:
             life.critical_since_s = now_s
+        if condition.drifting:
+            life.drifted_s = now_s
         if life.phase == "firing":
-            return self._worsening(life, condition, now_s)
+            return
         if life.phase == "inactive" or (condition.drifting and not life.drifting):
             # A threshold that was merely exceeded begins anew once the distribution has drifted.
             life.phase, life.since_s, life.muted_by = "pending", now_s, None
-        # Sticky: a drift that flickers at its edge is one drift.
-        life.drifting = life.drifting or condition.drifting
+        life.drifting = condition.drifting
         life.severity = self._severity(life, condition, now_s)
         if condition.attribution != "none" and life.attribution != "mixed":
             life.attribution = condition.attribution
-        return "fire" if now_s - life.since_s >= self.pending_s else "pend"
 
     def _severity(self, life: AlertLife, condition: Condition, now_s: float) -> Severity:
         """Return the severity to fire with: critical only if it has been for long enough.

@@ -126,7 +126,7 @@ def _alerts(config: Config) -> AlertSettings:
     rules: tuple[Rule, ...] = (
         maintenance,
         not_drifting,
-        FleetWide(share),
+        FleetWide(share, alerts.pending_s),
         FewEngines(share),
         same_incident,
         drifts_itself,

@@ -78,16 +78,19 @@ class Surroundings:
             None,
         )
 
-    def drifting_share(self, condition: Condition) -> float:
+    def drifting_share(self, condition: Condition, within_s: float = 0.0) -> float:
         """Return for which share of the model's engines the same signal drifts.
 
         Silence and stall are no matter of a signal: each engine speaks for itself.
+
+        Args:
+            within_s: Engines count that drift, or did so long ago.
         """
         if condition.signal is None:
             return 0.0
         judged = self.judged.get(condition.signal, frozenset())
         drifting = sum(
-            life.drifting
+            life.drifting or (within_s > 0.0 and self._drifted(life, within_s))
             for life in self.lives.values()
             if life.name == condition.name
             and life.signal == condition.signal
@@ -95,8 +98,25 @@ class Surroundings:
         )
         return drifting / max(1, len(judged))
 
+    def _drifted(self, life: AlertLife, within_s: float) -> bool:
+        return life.drifted_s is not None and self.now_s - life.drifted_s <= within_s
+
+    def own_drift(self, engine: str | None, within_s: float) -> AlertLife | None:
+        """Return an alert on a drift of ``engine`` that lasts, or did so long ago."""
+        return next(
+            (
+                life
+                for life in self.lives.values()
+                if life.name == DRIFT
+                and life.engine == engine
+                and ((life.drifting and life.phase != "inactive") or self._drifted(life, within_s))
+            ),
+            None,
+        )
+
 
 _FEW_ENGINES: Final = "few_engines"
+_AMONG_PEERS_S: Final = 300.0
 Rule = Callable[[Condition, AlertLife, Surroundings], Muted | None]
 
 
@@ -118,9 +138,14 @@ def not_drifting(condition: Condition, life: AlertLife, around: Surroundings) ->
 
 @dataclass(frozen=True, slots=True)
 class FleetWide:
-    """Mute an engine's alert when the whole fleet has the same trouble."""
+    """Mute an engine's alert when the whole fleet has the same trouble.
+
+    Engines recover one after the other: the last one is not in trouble of its own until it has been
+    alone for ``alone_s``.
+    """
 
     share: float = 0.5
+    alone_s: float = 60.0
 
     def __call__(
         self,
@@ -128,7 +153,7 @@ class FleetWide:
         life: AlertLife,  # noqa: ARG002
         around: Surroundings,
     ) -> Muted | None:
-        share = around.drifting_share(condition)
+        share = around.drifting_share(condition, self.alone_s)
         if condition.engine is None or share <= self.share:
             return None
         return Muted("fleet_wide", f"{share:.0%} of the engines drift: the fleet's alert covers it")
@@ -175,15 +200,17 @@ def same_incident(condition: Condition, life: AlertLife, around: Surroundings) -
 
 
 def drifts_itself(condition: Condition, life: AlertLife, around: Surroundings) -> Muted | None:  # noqa: ARG001
-    """Mute that an engine is slower than its peers where its own drift already says so."""
+    """Mute that an engine is slower than its peers where its own drift already says so.
+
+    Among the peers' panes a drift that is over remains for a while.
+    """
     if condition.name != SLOWER_THAN_PEERS:
         return None
-    for other in around.lives.values():
-        is_own = other.name == DRIFT and other.engine == condition.engine
-        if is_own and other.drifting and other.phase != "inactive":
-            whose = f"{other.signal} of engine {condition.engine}"
-            return Muted("drifts_itself", f"{whose} has drifted from its own past, too")
-    return None
+    own = around.own_drift(condition.engine, _AMONG_PEERS_S)
+    if own is None:
+        return None
+    whose = f"{own.signal} of engine {condition.engine}"
+    return Muted("drifts_itself", f"{whose} has drifted from its own past, too")
 
 
 @dataclass(frozen=True, slots=True)
