@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Final
 
 from daom.events import Alert, AlertState, Output, RcaTrigger, Suppression, digest, fingerprint
@@ -66,10 +67,12 @@ class AlertDesk:
         judged: Mapping[str, AbstractSet[str]],
         now_s: float,
         evidence_for: EvidenceFor,
+        newcomers: Mapping[str, AbstractSet[str]] = MappingProxyType({}),
     ) -> Iterator[Output]:
         """Yield what the conditions of the cycle that ended at ``now_s`` make due, in their order.
 
-        All lives advance before any alert moves, so that a rule sees them all at one time.
+        All lives advance before any alert moves, so that a rule sees them all at one time: see
+        ``Surroundings`` for what it knows beside.
         """
         due: list[tuple[AlertLife, Condition, Wish | None]] = []
         for condition in conditions:
@@ -84,7 +87,7 @@ class AlertDesk:
             is_presence = condition.signal is None
             lifecycle = self._settings.presence if is_presence else self._settings.drift
             due.append((life, condition, lifecycle.advance(life, condition, now_s)))
-        around = Surroundings(now_s, state.lives, state.maintenance, judged)
+        around = Surroundings(now_s, state.lives, state.maintenance, judged, newcomers)
         for life, condition, wish in due:
             yield from self._move(life, condition, wish, around, evidence_for)
             ended_s = max(life.resolved_s or 0.0, life.drifted_s or 0.0)

@@ -21,6 +21,7 @@ SEVERITIES: tuple[Severity, ...] = ("info", "warning", "critical")
 Phase = Literal["inactive", "pending", "firing"]
 _ESCALATION: Final = 2.0
 """Pending times that a worsening must last: a bad moment stays in the window for about one."""
+_RELAPSE_S: Final = 1_800.0
 _FAR_WORSE: Final = 2.0
 """An alert speaks again once it is so many times as bad as when it last spoke."""
 
@@ -118,11 +119,14 @@ class Lifecycle:
 
     Args:
         pending_s: How long a condition must hold before its alert may fire.
-        resolve_s: How long it must be clear before the alert resolves.
+        resolve_s: How long it must be clear before the alert resolves,
+        relapse_resolve_s: and at least so long if it had resolved before, not long ago: an engine
+            that crashes again and again is one incident.
     """
 
     pending_s: float = 60.0
     resolve_s: float = 120.0
+    relapse_resolve_s: float = 0.0
 
     def advance(self, life: AlertLife, condition: Condition, now_s: float) -> Wish | None:
         """Note ``condition`` in ``life``; return the move that is now due, if any."""
@@ -134,9 +138,13 @@ class Lifecycle:
             return "fade"
         if life.phase == "firing" and condition.clear:
             life.clear_since_s = _since(life.clear_since_s, now_s)
-            return "resolve" if now_s - life.clear_since_s >= self.resolve_s else None
+            return "resolve" if now_s - life.clear_since_s >= self._resolve_s(life) else None
         life.clear_since_s = None
         return None
+
+    def _resolve_s(self, life: AlertLife) -> float:
+        relapsed = life.resolved_s is not None and life.since_s - life.resolved_s <= _RELAPSE_S
+        return max(self.resolve_s, self.relapse_resolve_s) if relapsed else self.resolve_s
 
     def _hold(self, life: AlertLife, condition: Condition, now_s: float) -> Wish | None:
         life.clear_since_s = None
