@@ -16,6 +16,9 @@ from daom.suppression import Muted, Rule, Surroundings, Window, objection
 _REMEMBER_S: Final = 86_400.0
 """An alert that ended is remembered for so long: a relapse may come soon after."""
 
+_REMEMBER_DRIFT_S: Final = 600.0
+"""And one that never fired, for as long as rules ask for it."""
+
 EvidenceFor = Callable[[Condition, float], Evidence]
 """Gathers what is known about a condition whose onset is given."""
 
@@ -90,8 +93,10 @@ class AlertDesk:
         around = Surroundings(now_s, state.lives, state.maintenance, judged, newcomers)
         for life, condition, wish in due:
             yield from self._move(life, condition, wish, around, evidence_for)
-            ended_s = max(life.resolved_s or 0.0, life.drifted_s or 0.0)
-            if life.phase == "inactive" and now_s - ended_s > _REMEMBER_S:
+            resolved_ago_s = now_s - (life.resolved_s or 0.0)
+            drifted_ago_s = now_s - (life.drifted_s or 0.0)
+            is_old = resolved_ago_s > _REMEMBER_S and drifted_ago_s > _REMEMBER_DRIFT_S
+            if life.phase == "inactive" and is_old:
                 state.lives.pop(condition.key, None)
 
     def _move(
