@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Final
 
 from daom.events import Alert, AlertState, Output, RcaTrigger, Suppression, digest, fingerprint
@@ -14,6 +15,9 @@ from daom.suppression import Muted, Rule, Surroundings, Window, objection
 
 _REMEMBER_S: Final = 86_400.0
 """An alert that ended is remembered for so long: a relapse may come soon after."""
+
+_REMEMBER_DRIFT_S: Final = 600.0
+"""And one that never fired, for as long as rules ask for it."""
 
 EvidenceFor = Callable[[Condition, float], Evidence]
 """Gathers what is known about a condition whose onset is given."""
@@ -66,10 +70,12 @@ class AlertDesk:
         judged: Mapping[str, AbstractSet[str]],
         now_s: float,
         evidence_for: EvidenceFor,
+        newcomers: Mapping[str, AbstractSet[str]] = MappingProxyType({}),
     ) -> Iterator[Output]:
         """Yield what the conditions of the cycle that ended at ``now_s`` make due, in their order.
 
-        All lives advance before any alert moves, so that a rule sees them all at one time.
+        All lives advance before any alert moves, so that a rule sees them all at one time: see
+        ``Surroundings`` for what it knows beside.
         """
         due: list[tuple[AlertLife, Condition, Wish | None]] = []
         for condition in conditions:
@@ -84,10 +90,13 @@ class AlertDesk:
             is_presence = condition.signal is None
             lifecycle = self._settings.presence if is_presence else self._settings.drift
             due.append((life, condition, lifecycle.advance(life, condition, now_s)))
-        around = Surroundings(now_s, state.lives, state.maintenance, judged)
+        around = Surroundings(now_s, state.lives, state.maintenance, judged, newcomers)
         for life, condition, wish in due:
             yield from self._move(life, condition, wish, around, evidence_for)
-            if life.phase == "inactive" and now_s - (life.resolved_s or 0.0) > _REMEMBER_S:
+            resolved_ago_s = now_s - (life.resolved_s or 0.0)
+            drifted_ago_s = now_s - (life.drifted_s or 0.0)
+            is_old = resolved_ago_s > _REMEMBER_S and drifted_ago_s > _REMEMBER_DRIFT_S
+            if life.phase == "inactive" and is_old:
                 state.lives.pop(condition.key, None)
 
     def _move(
@@ -141,7 +150,9 @@ class AlertDesk:
             life.phase, life.muted_by = "firing", None
             yield self._speak(life, condition, now_s)
             if condition.signal is not None and self._settings.root_cause_after_s is None:
-                yield self.trigger(condition, life.since_s, now_s, evidence_for)
+                # Of the alert as it is, which is more than what this pane says.
+                said = replace(condition, severity=life.severity, attribution=life.attribution)
+                yield self.trigger(said, life.since_s, now_s, evidence_for)
 
     def _speak(self, life: AlertLife, condition: Condition, now_s: float) -> Alert:
         """Say that it fires, with what is known by now."""
@@ -152,7 +163,7 @@ class AlertDesk:
     def _end(life: AlertLife) -> None:
         life.phase, life.clear_since_s, life.muted_by = "inactive", None, None
         life.attribution, life.objection = "none", None
-        life.worse_since_s = life.far_worse_since_s = None
+        life.critical_since_s = life.worse_since_s = life.far_worse_since_s = None
         life.drifting = life.announced = False
 
     def _mute(

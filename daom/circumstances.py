@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from daom.conditions import MEASUREMENT_CHANGE
-from daom.context import ContextState, mean_shifts
+from daom.context import ContextState, mean_shifts, newcomers
 from daom.data_quality import (
     STEP_GAP_SIGNAL,
     doubts,
@@ -20,7 +20,7 @@ from daom.engine import EngineState
 from daom.events import ChangeEvent
 from daom.gpu_conditions import throttle_condition
 from daom.lifecycle import AlertLife, Condition
-from daom.root_cause import CHANGE_WINDOW_S, Evidence
+from daom.root_cause import CHANGE_WINDOW_S, NEW_S, Evidence
 from detectors.protocol import DriftScore
 
 DATA_QUALITY: Final = "data_quality"
@@ -75,6 +75,10 @@ def evidence_for(
     names = [name for name in engines if condition.engine in {name, None}]
     contexts = [engines[name].context for name in names]
     signal = condition.signal or ""
+    drifting = {
+        life.engine for life in lives if life.drifting and life.engine and life.signal == signal
+    }
+    new = newcomers({name: e.context for name, e in engines.items()}, panes + NEW_S / pane_s)
     return Evidence(
         signal=signal,
         onset_s=onset_s,
@@ -82,10 +86,9 @@ def evidence_for(
         shifts=mean_shifts(contexts, panes),
         changes=[change for change in changes if change.source.engine in {None, *names}],
         engines=len(engines),
-        drifting_engines=sum(
-            life.drifting for life in lives if life.engine and life.signal == condition.signal
-        ),
+        drifting_engines=len(drifting),
         measurement_jumped=_has_jumped(contexts, signal, pane_s),
+        newcomers=[name for name in new if name in names] if drifting.issubset(new) else [],
     )
 
 

@@ -183,10 +183,21 @@ def silence_condition(
         clear=not silent,
         severity="critical",
         annotations={
-            "summary": f"engine {name} has sent nothing for {silent_s:.0f} s while others have",
+            "summary": _silence_words(name, engine, silent_s, silent=silent),
             "last_record_s": f"{engine.last_s:.3f}",
         },
     )
+
+
+def _silence_words(name: str, engine: EngineState, silent_s: float, *, silent: bool) -> str:
+    if not silent:
+        return f"engine {name} sends again"
+    if engine.context.tells_of_itself():
+        return (
+            f"engine {name} sends records that are {silent_s:.0f} s behind those of others: they "
+            "are held up, or its clock is wrong, and what comes too late is not judged"
+        )
+    return f"engine {name} has sent nothing for {silent_s:.0f} s while others have"
 
 
 def stall_condition(
@@ -199,6 +210,10 @@ def stall_condition(
         patience_s = max(_STALL_REQUESTS_MIN_S, _STALL_REQUESTS * engine.longest_request_s)
     stalled = engine.in_flight > 0 and idle_s > patience_s
     reporting = now_s - engine.last_s <= stalled_after_s
+    words = f"engine {name} has nothing in flight, or finishes it"
+    if stalled:
+        words = f"engine {name} has {engine.in_flight:.0f} requests in flight and has finished "
+        words += f"nothing for {idle_s:.0f} s"
     return Condition(
         name=ENGINE_STALLED,
         engine=name,
@@ -207,8 +222,7 @@ def stall_condition(
         clear=not stalled,
         severity="critical",
         annotations={
-            "summary": f"engine {name} has {engine.in_flight:.0f} requests in flight "
-            f"and has finished nothing for {idle_s:.0f} s",
+            "summary": words,
             "last_progress_s": f"{engine.progress_s:.3f}",
         },
     )
@@ -224,7 +238,11 @@ def cell_silence_condition(last_record_s: float, now_s: float, silent_after_s: f
         active=silent_s > silent_after_s,
         clear=silent_s <= silent_after_s,
         severity="critical",
-        annotations={"summary": f"no engine of the model has sent anything for {silent_s:.0f} s"},
+        annotations={
+            "summary": f"no engine of the model has sent anything for {silent_s:.0f} s"
+            if silent_s > silent_after_s
+            else "an engine of the model sends again"
+        },
     )
 
 

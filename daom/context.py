@@ -33,6 +33,7 @@ _REQUEST_COLUMNS: Final = (
     *("queue_s", "prefill_s", "decode_s", "prompt_tokens", "cached_tokens", "output_tokens"),
     "preemptions",
 )
+_PROMPTS: Final = "prompt_tokens_per_s"
 _DECODE_COLUMNS: Final = frozenset({"e2e_s", "ttft_s", "output_tokens"})
 
 
@@ -137,17 +138,26 @@ def is_surge(arrivals: Shift) -> bool:
 
 @dataclass(slots=True)
 class ContextState:
-    """The circumstances of one engine."""
+    """The circumstances of one engine.
+
+    Attributes:
+        panes: For how many the engine has been there.
+    """
 
     levels: dict[str, Level] = field(default_factory=dict)
     sums: dict[str, float] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
     counters: dict[str, float] = field(default_factory=dict)
     in_flight: float | None = None
+    panes: int = 0
 
     def knows(self, name: str) -> bool:
         """Return whether a quantity has been reported before, and is not forgotten."""
         return name in self.sums or _level_name(name) in self.levels
+
+    def tells_of_itself(self) -> bool:
+        """Return whether the engine has sent anything since the last pane, not its GPUs alone."""
+        return any(not name.startswith("gpu_") for name in self.sums)
 
     def size(self) -> int:
         """Return how many quantities it knows."""
@@ -227,12 +237,16 @@ class ContextState:
         return value - before if value >= before else value
 
     def surges(self) -> bool:
-        """Return whether far more requests have arrived lately than usual."""
-        arrivals = self.levels.get("arrivals_per_s")
-        return arrivals is not None and is_surge(arrivals.shift(_PEAK_PANES))
+        """Return whether far more has arrived lately than usual: requests, or tokens to read.
+
+        Whoever decodes waits while a long prompt is read, and so does whoever is behind it.
+        """
+        levels = (self.levels.get(name) for name in ("arrivals_per_s", _PROMPTS))
+        return any(level is not None and is_surge(level.shift(_PEAK_PANES)) for level in levels)
 
     def close_pane(self, pane_s: float, *, calm: bool, forget_after_s: float = math.inf) -> None:
         """Turn what was taken into one number each, and learn: of hot GPUs nothing is usual."""
+        self.panes += 1
         values = self._pane_values(pane_s)
         is_cool = not values.get("gpu_throttle_thermal")
         for name, reported in list(self.levels.items()):
@@ -260,7 +274,13 @@ class ContextState:
         queries = increases.get("prefix_queries_total", 0.0)
         if queries > 0.0:
             values["prefix_hit_ratio"] = increases.get("prefix_hits_total", 0.0) / queries
-        return values | self._arrivals(values, pane_s)
+        drafts = increases.get("spec_draft_tokens_total", 0.0)
+        if drafts > 0.0:
+            values["draft_acceptance"] = increases.get("spec_accepted_tokens_total", 0.0) / drafts
+        values |= self._arrivals(values, pane_s)
+        if "arrivals_per_s" in values and "prompt_tokens" in values:
+            values[_PROMPTS] = values["arrivals_per_s"] * values["prompt_tokens"]
+        return values
 
     def _has_preempted(self) -> bool:
         """Return whether requests were preempted: while they wait, no step is theirs."""
@@ -287,6 +307,12 @@ def arrivals_rise(contexts: Sequence[ContextState]) -> bool | None:
     if not shifts:
         return None
     return sum(s.now for s in shifts) > RISE * sum(s.usual for s in shifts)
+
+
+def newcomers(contexts: Mapping[str, ContextState], panes: float) -> list[str]:
+    """Return the engines that have been there for at most ``panes``, if others are older."""
+    new = [name for name, context in contexts.items() if context.panes <= panes]
+    return new if len(new) < len(contexts) else []
 
 
 def mean_shifts(contexts: Sequence[ContextState], panes: int) -> dict[str, Shift]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from typing import Final
 
 from daom.cell import CellSettings, CellState
 from daom.circumstances import circumstance_conditions, evidence_for, remarks
@@ -14,7 +15,7 @@ from daom.conditions import (
     silence_condition,
     stall_condition,
 )
-from daom.context import ContextState, arrivals_rise
+from daom.context import ContextState, arrivals_rise, newcomers
 from daom.events import Output, Series
 from daom.lifecycle import SLOWER_THAN_PEERS, AlertLife, Condition
 from daom.limit_conditions import limit_conditions
@@ -25,6 +26,9 @@ from daom.series import SeriesState, SignalSettings, Surrounding, judge
 from detectors.buckets import density_of, measured_alike
 from detectors.peers import MIN_ENGINES, PeerScore, PeersState
 from detectors.protocol import Pane
+
+_COLD_S: Final = 180.0
+"""An engine may take so long to become warm."""
 
 
 class Cycle:
@@ -93,7 +97,21 @@ class Cycle:
                 yield said
         found = [*map(pager.condition, self._found), *self._ended(lives.values())]
         pager.state.maintenance = self._state.desk.maintenance
-        yield from pager.desk.walk(pager.state, found, self._judged, self._now_s, evidence_for)
+        yield from pager.desk.walk(
+            pager.state, found, self._judged, self._now_s, evidence_for, self._newcomers()
+        )
+
+    def _newcomers(self) -> dict[str, set[str]]:
+        """Return by signal the engines that have just begun, if no others are yet to be judged."""
+        engines = self._state.engines
+        contexts = {name: engine.context for name, engine in engines.items()}
+        new = newcomers(contexts, _COLD_S / self._settings.pane_s)
+        found = {}
+        for signal, judged in self._judged.items() if new else ():
+            unjudged = {name for name in engines if signal in engines[name].series} - judged
+            if unjudged.issubset(new):
+                found[signal] = unjudged
+        return found
 
     def _renew(self) -> None:
         """Begin new references where something was changed in this pane."""
@@ -127,12 +145,14 @@ class Cycle:
         together = signal.detector.new_pane()
         together.merge(*closed.values())
         peers = self._compare_peers(signal, closed, together)
+        already = len(self._found)
         for name, pane in closed.items():
             series = self._state.engines[name].series[signal.name]
             self._judge(name, signal, series, pane, peers.get(name))
             if series.judged:
                 self._judged[signal.name].add(name)
         self._judge(None, signal, self._state.fleet[signal.name], together)
+        self._found.extend(_peer_conditions(signal.name, peers, self._found[already:]))
 
     def _compare_peers(
         self, signal: SignalSettings, closed: Mapping[str, Pane], together: Pane
@@ -148,7 +168,6 @@ class Cycle:
         density = density_of(states[name] for name in sorted(alike))
         scores = signal.peers.update(state, counts, together.counts(), self._now_s, density)
         for name, score in scores.items():
-            self._found.append(peer_condition(name, signal.name, score, len(scores)))
             if score.apart:
                 self._agitated.add(name)
         return scores
@@ -239,3 +258,16 @@ class Cycle:
         self._found.append(judged)
         if judged.engine is not None and (judged.score.suspected or judged.score.drifting):
             self._agitated.add(judged.engine)
+
+
+def _peer_conditions(
+    signal: str, peers: Mapping[str, PeerScore], found: Sequence[Condition | Judged]
+) -> Iterator[Condition]:
+    """Yield what the places of engines among their peers say, beside what was found of each."""
+    scores = {each.engine: each.score for each in found if isinstance(each, Judged)}
+    together = scores.get(None)
+    faster = together is not None and together.drifting and together.direction == "faster"
+    for name, peer in peers.items():
+        own = scores.get(name)
+        as_it_was = own is not None and (own.drifting is False or own.direction == "faster")
+        yield peer_condition(name, signal, peer, len(peers), outrun=bool(faster and as_it_was))

@@ -21,6 +21,7 @@ SEVERITIES: tuple[Severity, ...] = ("info", "warning", "critical")
 Phase = Literal["inactive", "pending", "firing"]
 _ESCALATION: Final = 2.0
 """Pending times that a worsening must last: a bad moment stays in the window for about one."""
+_RELAPSE_S: Final = 1_800.0
 _FAR_WORSE: Final = 2.0
 """An alert speaks again once it is so many times as bad as when it last spoke."""
 
@@ -82,6 +83,7 @@ class AlertLife:
     Attributes:
         since_s: When its condition began.
         critical_since_s: Since when it has been critical without a break.
+        drifted_s: When it last drifted, if it ever has.
         announced: Its pending state has been published.
         muted_by: The rule that has been published as muting it.
         objection: The rule that would mute it now.
@@ -99,6 +101,7 @@ class AlertLife:
     since_s: float = 0.0
     critical_since_s: float | None = None
     drifting: bool = False
+    drifted_s: float | None = None
     announced: bool = False
     muted_by: str | None = None
     objection: str | None = None
@@ -116,11 +119,14 @@ class Lifecycle:
 
     Args:
         pending_s: How long a condition must hold before its alert may fire.
-        resolve_s: How long it must be clear before the alert resolves.
+        resolve_s: How long it must be clear before the alert resolves,
+        relapse_resolve_s: and at least so long if it had resolved before, not long ago: an engine
+            that crashes again and again is one incident.
     """
 
     pending_s: float = 60.0
     resolve_s: float = 120.0
+    relapse_resolve_s: float = 0.0
 
     def advance(self, life: AlertLife, condition: Condition, now_s: float) -> Wish | None:
         """Note ``condition`` in ``life``; return the move that is now due, if any."""
@@ -132,27 +138,43 @@ class Lifecycle:
             return "fade"
         if life.phase == "firing" and condition.clear:
             life.clear_since_s = _since(life.clear_since_s, now_s)
-            return "resolve" if now_s - life.clear_since_s >= self.resolve_s else None
+            return "resolve" if now_s - life.clear_since_s >= self._resolve_s(life) else None
         life.clear_since_s = None
         return None
 
+    def _resolve_s(self, life: AlertLife) -> float:
+        relapsed = life.resolved_s is not None and life.since_s - life.resolved_s <= _RELAPSE_S
+        return max(self.resolve_s, self.relapse_resolve_s) if relapsed else self.resolve_s
+
     def _hold(self, life: AlertLife, condition: Condition, now_s: float) -> Wish | None:
         life.clear_since_s = None
+        # Sticky: a drift that flickers at its edge is one drift, and a threshold that is merely
+        # exceeded says nothing of whose doing it is, nor how bad.
+        if condition.drifting or not life.drifting:
+            self._note(life, condition, now_s)
+            if life.phase == "firing":
+                return self._worsening(life, condition, now_s)
+        if life.phase == "firing":
+            return None
+        return "fire" if now_s - life.since_s >= self.pending_s else "pend"
+
+    def _note(self, life: AlertLife, condition: Condition, now_s: float) -> None:
+        """Note what ``condition`` says of an alert that is active."""
         if condition.severity != "critical":
             life.critical_since_s = None
         elif life.critical_since_s is None:
             life.critical_since_s = now_s
+        if condition.drifting:
+            life.drifted_s = now_s
         if life.phase == "firing":
-            return self._worsening(life, condition, now_s)
+            return
         if life.phase == "inactive" or (condition.drifting and not life.drifting):
             # A threshold that was merely exceeded begins anew once the distribution has drifted.
             life.phase, life.since_s, life.muted_by = "pending", now_s, None
-        # Sticky: a drift that flickers at its edge is one drift.
-        life.drifting = life.drifting or condition.drifting
+        life.drifting = condition.drifting
         life.severity = self._severity(life, condition, now_s)
         if condition.attribution != "none" and life.attribution != "mixed":
             life.attribution = condition.attribution
-        return "fire" if now_s - life.since_s >= self.pending_s else "pend"
 
     def _severity(self, life: AlertLife, condition: Condition, now_s: float) -> Severity:
         """Return the severity to fire with: critical only if it has been for long enough.

@@ -19,6 +19,7 @@ from daom.suppression import (
     Rule,
     drifts_itself,
     maintenance,
+    newcomers,
     not_drifting,
     same_incident,
 )
@@ -126,15 +127,16 @@ def _alerts(config: Config) -> AlertSettings:
     rules: tuple[Rule, ...] = (
         maintenance,
         not_drifting,
-        FleetWide(share),
+        FleetWide(share, alerts.pending_s),
         FewEngines(share),
+        newcomers,
         same_incident,
         drifts_itself,
         Cooldown(alerts.cooldown_s),
     )
     return AlertSettings(
         drift=Lifecycle(alerts.pending_s, alerts.resolve_s),
-        presence=Lifecycle(pending_s=0.0, resolve_s=config.time.pane_s),
+        presence=Lifecycle(0.0, config.time.pane_s, relapse_resolve_s=alerts.resolve_s),
         rules=rules,
         root_cause_after_s=ROOT_CAUSE_AFTER_S if config.preset == "sits2026" else None,
     )

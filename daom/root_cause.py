@@ -17,9 +17,14 @@ from daom.gpu_readings import HOT_C
 
 MIN_SCORE: Final = 0.5
 CHANGE_WINDOW_S: Final = 1_800.0
+NEW_S: Final = 300.0
+"""An engine is new for so long."""
+_NAMED: Final = 3
 _ONSET_SLACK_S: Final = 60.0
 _KV_SATURATED: Final = 0.95
 _LONG_QUEUE_S: Final = 0.1
+_PREEMPTIONS_PER_S: Final = 0.05
+"""From here on it is more than one request now and then."""
 _SLOWER_CLOCK: Final = 0.99
 _THERMAL: Final = ("gpu_sm_clock_mhz", "gpu_throttle_thermal", "gpu_temperature_c", "gpu_power_w")
 
@@ -35,6 +40,7 @@ class Evidence:
         changes: Changes announced for the model or the engine, oldest first.
         engines: Engines of the model that were judged; ``drifting_engines`` of them drift too.
         measurement_jumped: The signal has, and what else tells the same has not.
+        newcomers: Engines that began shortly before the onset, where no older one drifts.
     """
 
     signal: str
@@ -45,6 +51,7 @@ class Evidence:
     engines: int = 1
     drifting_engines: int = 1
     measurement_jumped: bool = False
+    newcomers: Sequence[str] = ()
 
     def up(self, name: str, by: float = 1.25) -> Shift | None:
         """Return the shift of ``name`` if it rose notably: in spreads, and by the factor ``by``."""
@@ -59,6 +66,11 @@ class Evidence:
         if shift is None or shift.z > -NOTABLE_Z or shift.now > by * shift.usual:
             return None
         return shift
+
+    def preempts(self) -> Shift | None:
+        """Return how many requests are preempted, if that is more than usual."""
+        shift = self.up("preemptions_per_s")
+        return shift if shift is not None and shift.now >= _PREEMPTIONS_PER_S else None
 
     def is_dead(self, name: str) -> bool:
         """Return whether a gauge is missing, or has never moved: it says nothing of pressure."""
@@ -100,9 +112,12 @@ def queue_saturation(evidence: Evidence) -> Cause | None:
             score += 0.08
             found.append(shift.words(name))
     kv = evidence.shifts.get("kv_usage")
-    if kv is not None and kv.now < _KV_SATURATED and not evidence.is_dead("kv_usage"):
+    is_full = kv is not None and kv.now >= _KV_SATURATED
+    lacks_memory = is_full or evidence.preempts() is not None
+    if kv is not None and not lacks_memory and not evidence.is_dead("kv_usage"):
         found.append(f"kv_usage only {kv.now:.2f}: slots, not KV memory")
-    elif kv is not None and kv.now >= _KV_SATURATED:
+    if lacks_memory or traffic_surge(evidence) is not None:
+        # The queue is the effect: of memory, for want of which requests are preempted, or a surge.
         score -= 0.2
     return Cause(cause="queue_saturation", score=score, evidence=tuple(found))
 
@@ -120,12 +135,12 @@ def traffic_surge(evidence: Evidence) -> Cause | None:
 def kv_cache_saturation(evidence: Evidence) -> Cause | None:
     """The KV cache is full: requests are preempted or slowed, whether or not a queue shows."""
     kv = evidence.shifts.get("kv_usage")
-    preemptions = evidence.up("preemptions_per_s")
+    preemptions = evidence.preempts()
     if kv is None or kv.peak < max(_KV_SATURATED, kv.usual + kv.sigma):
         if preemptions is None:
             return None
         return Cause(
-            cause="preemption", score=0.7, evidence=(preemptions.words("preemptions_per_s"),)
+            cause="preemption", score=0.8, evidence=(preemptions.words("preemptions_per_s"),)
         )
     found = [f"kv_usage {kv.usual:.3g}, at its peak {kv.peak:.3g}"]
     if preemptions is not None:
@@ -142,6 +157,28 @@ def prefix_cache_misses(evidence: Evidence) -> Cause | None:
     return Cause(
         cause="prefix_cache_misses", score=score, evidence=(hits.words("prefix_hit_ratio"),)
     )
+
+
+def rejected_drafts(evidence: Evidence) -> Cause | None:
+    """Speculative decoding guesses worse than it did: each step makes fewer tokens."""
+    accepted = evidence.down("draft_acceptance")
+    if accepted is None or evidence.signal == "ttft_s":
+        return None
+    score = min(0.9, 0.7 + (accepted.usual - accepted.now))
+    return Cause(
+        cause="rejected_drafts", score=score, evidence=(accepted.words("draft_acceptance"),)
+    )
+
+
+def new_engines(evidence: Evidence) -> Cause | None:
+    """Engines have just begun, and no other drifts: they compile, and their caches are empty."""
+    if not evidence.newcomers:
+        return None
+    names = ", ".join(evidence.newcomers[:_NAMED])
+    more = len(evidence.newcomers) - _NAMED
+    who = f"{names} and {more} more" if more > 0 else names
+    words = f"{who} began less than {NEW_S / 60.0:.0f} minutes before the onset"
+    return Cause(cause="new_engines", score=0.85, evidence=(words,))
 
 
 def longer_requests(evidence: Evidence) -> Cause | None:
@@ -232,7 +269,9 @@ SUSPECTS: Final[tuple[Suspect, ...]] = (
     traffic_surge,
     kv_cache_saturation,
     prefix_cache_misses,
+    rejected_drafts,
     longer_requests,
+    new_engines,
     gpu_thermal,
     gpu_clock,
     gpu_errors,

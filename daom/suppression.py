@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from daom.lifecycle import DRIFT, SEVERITIES, SLOWER_THAN_PEERS, AlertLife, Condition
@@ -44,12 +44,15 @@ class Surroundings:
         lives: Every alert of the cell by its key, as it stands.
         maintenance: Windows that somebody announced.
         judged: The engines that are there and have been judged, by signal, most important first.
+        newcomers: By signal, the engines that have only just begun, where all that are not judged
+            yet have.
     """
 
     now_s: float
     lives: Mapping[str, AlertLife]
     maintenance: Sequence[Window]
     judged: Mapping[str, AbstractSet[str]]
+    newcomers: Mapping[str, AbstractSet[str]] = field(default_factory=dict)
 
     def firing(self, name: str, engine: str | None) -> list[AlertLife]:
         """Return the firing alerts of ``name`` and ``engine`` (None: the fleet's)."""
@@ -59,8 +62,12 @@ class Surroundings:
             if life.phase == "firing" and life.name == name and life.engine == engine
         ]
 
-    def about_to_fire(self, condition: Condition) -> str | None:
-        """Return a more important signal of the same scope whose own alert is about to fire."""
+    def about_to_fire(self, condition: Condition, rank: int) -> str | None:
+        """Return a more important signal of the same scope whose own alert is about to fire.
+
+        Args:
+            rank: Its severity is this at least, counted from the mildest.
+        """
         order = list(self.judged)
         if condition.signal not in order:
             return None
@@ -71,33 +78,68 @@ class Surroundings:
                 for life in self.lives.values()
                 if life.name == condition.name
                 and life.engine == condition.engine
-                and life.phase == "pending"
-                and life.drifting
                 and life.signal in before
+                and SEVERITIES.index(life.severity) >= rank
+                and _will_fire(life)
             ),
             None,
         )
 
-    def drifting_share(self, condition: Condition) -> float:
+    def drifting_share(
+        self, condition: Condition, within_s: float = 0.0, *, with_peers: bool = False
+    ) -> float:
         """Return for which share of the model's engines the same signal drifts.
 
         Silence and stall are no matter of a signal: each engine speaks for itself.
+
+        Args:
+            within_s: Engines count that drift, or did so long ago.
+            with_peers: So do those that are not judged yet, but slower than their peers.
         """
         if condition.signal is None:
             return 0.0
         judged = self.judged.get(condition.signal, frozenset())
+        lives = [life for life in self.lives.values() if life.signal == condition.signal]
         drifting = sum(
-            life.drifting
-            for life in self.lives.values()
-            if life.name == condition.name
-            and life.signal == condition.signal
-            and life.engine in judged
+            life.drifting or (within_s > 0.0 and self._drifted(life, within_s))
+            for life in lives
+            if life.name == condition.name and life.engine in judged
         )
-        return drifting / max(1, len(judged))
+        slow = sum(
+            life.phase != "inactive"
+            for life in lives
+            if with_peers and life.name == SLOWER_THAN_PEERS and life.engine not in judged
+        )
+        return (drifting + slow) / max(1, len(judged) + slow)
+
+    def _drifted(self, life: AlertLife, within_s: float) -> bool:
+        return life.drifted_s is not None and self.now_s - life.drifted_s <= within_s
+
+    def own_drift(self, engine: str | None, within_s: float) -> AlertLife | None:
+        """Return an alert on a drift of ``engine`` that lasts, or did so long ago."""
+        return next(
+            (
+                life
+                for life in self.lives.values()
+                if life.name == DRIFT
+                and life.engine == engine
+                and ((life.drifting and life.phase != "inactive") or self._drifted(life, within_s))
+            ),
+            None,
+        )
 
 
 _FEW_ENGINES: Final = "few_engines"
+_FLEET_WIDE: Final = "fleet_wide"
+_NEWCOMERS: Final = "newcomers"
+_AMONG_PEERS_S: Final = 300.0
 Rule = Callable[[Condition, AlertLife, Surroundings], Muted | None]
+
+
+def _will_fire(life: AlertLife) -> bool:
+    """Return whether an alert is about to fire, and is not left to others to tell."""
+    told_by_others = life.objection in {_FEW_ENGINES, _FLEET_WIDE, _NEWCOMERS}
+    return life.phase == "pending" and life.drifting and not told_by_others
 
 
 def maintenance(condition: Condition, life: AlertLife, around: Surroundings) -> Muted | None:  # noqa: ARG001
@@ -118,9 +160,14 @@ def not_drifting(condition: Condition, life: AlertLife, around: Surroundings) ->
 
 @dataclass(frozen=True, slots=True)
 class FleetWide:
-    """Mute an engine's alert when the whole fleet has the same trouble."""
+    """Mute an engine's alert when the whole fleet has the same trouble.
+
+    Engines recover one after the other: the last one is not in trouble of its own until it has been
+    alone for ``alone_s``.
+    """
 
     share: float = 0.5
+    alone_s: float = 60.0
 
     def __call__(
         self,
@@ -128,10 +175,10 @@ class FleetWide:
         life: AlertLife,  # noqa: ARG002
         around: Surroundings,
     ) -> Muted | None:
-        share = around.drifting_share(condition)
+        share = around.drifting_share(condition, self.alone_s)
         if condition.engine is None or share <= self.share:
             return None
-        return Muted("fleet_wide", f"{share:.0%} of the engines drift: the fleet's alert covers it")
+        return Muted(_FLEET_WIDE, f"{share:.0%} of the engines drift: the fleet's alert covers it")
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,12 +195,26 @@ class FewEngines:
     ) -> Muted | None:
         if condition.engine is not None:
             return None
-        share = around.drifting_share(condition)
+        share = around.drifting_share(condition, with_peers=True)
         # What came from one engine is in the fleet's window for a while after that engine has gone.
         remains = share == 0.0 and life.objection == _FEW_ENGINES
         if not remains and not 0.0 < share <= self.share:
             return None
         return Muted(_FEW_ENGINES, f"{share:.0%} of the engines drift: their own alerts say which")
+
+
+def newcomers(condition: Condition, life: AlertLife, around: Surroundings) -> Muted | None:  # noqa: ARG001
+    """Mute the fleet's alert while only engines that have just begun can be what has slowed it.
+
+    The first requests of a replica compile and find empty caches; one that stays slow is told from
+    its peers, and is new for some minutes only.
+    """
+    if condition.engine is not None or condition.signal is None:
+        return None
+    new = around.newcomers.get(condition.signal)
+    if not new or not around.judged.get(condition.signal) or around.drifting_share(condition):
+        return None
+    return Muted(_NEWCOMERS, f"no known engine drifts, and {len(new)} have only just begun")
 
 
 def same_incident(condition: Condition, life: AlertLife, around: Surroundings) -> Muted | None:
@@ -168,22 +229,29 @@ def same_incident(condition: Condition, life: AlertLife, around: Surroundings) -
             if other.signal != condition.signal and other_rank >= rank:
                 whose = f"engine {scope}" if scope else "the fleet"
                 return Muted("same_incident", f"{other.signal} of {whose} is already firing")
-    sooner = around.about_to_fire(condition)
+    for other in around.lives.values():
+        is_worse = SEVERITIES.index(other.severity) > rank and other.since_s <= life.since_s
+        same_scope = other.name == condition.name and other.engine == condition.engine
+        if same_scope and is_worse and _will_fire(other):
+            return Muted("same_incident", f"{other.signal}, which is worse, is about to fire")
+    sooner = around.about_to_fire(condition, rank)
     if sooner is not None:
         return Muted("same_incident", f"{sooner}, which explains it, is about to fire")
     return None
 
 
 def drifts_itself(condition: Condition, life: AlertLife, around: Surroundings) -> Muted | None:  # noqa: ARG001
-    """Mute that an engine is slower than its peers where its own drift already says so."""
+    """Mute that an engine is slower than its peers where its own drift already says so.
+
+    Among the peers' panes a drift that is over remains for a while.
+    """
     if condition.name != SLOWER_THAN_PEERS:
         return None
-    for other in around.lives.values():
-        is_own = other.name == DRIFT and other.engine == condition.engine
-        if is_own and other.drifting and other.phase != "inactive":
-            whose = f"{other.signal} of engine {condition.engine}"
-            return Muted("drifts_itself", f"{whose} has drifted from its own past, too")
-    return None
+    own = around.own_drift(condition.engine, _AMONG_PEERS_S)
+    if own is None:
+        return None
+    whose = f"{own.signal} of engine {condition.engine}"
+    return Muted("drifts_itself", f"{whose} has drifted from its own past, too")
 
 
 @dataclass(frozen=True, slots=True)
