@@ -118,10 +118,20 @@ def log_probabilities(
         reference: Counts, shape ``(n_bins,)``.
         group_starts: Where each group's bins begin, ascending from 0.
     """
-    padded = reference + PSEUDOCOUNT
-    groups = np.add.reduceat(padded, group_starts)
-    sizes = np.diff(group_starts, append=reference.size)
-    return np.log(padded / np.repeat(groups, sizes)), np.log(groups / groups.sum())
+    return _log_probabilities(reference, group_starts)
+
+
+@compiled
+def _log_probabilities(
+    reference: Floats, group_starts: NDArray[np.integer]
+) -> tuple[Floats, Floats]:
+    given, groups = np.log(reference + PSEUDOCOUNT), np.empty(group_starts.size)
+    for group in range(group_starts.size):
+        last = group + 1 == group_starts.size
+        start, end = group_starts[group], reference.size if last else group_starts[group + 1]
+        groups[group] = reference[start:end].sum() + PSEUDOCOUNT * (end - start)
+        given[start:end] -= np.log(groups[group])
+    return given, np.log(groups / groups.sum())
 
 
 def kl_by_chain_rule(

@@ -98,9 +98,7 @@ def partition_by_workload(reference: SparseCounts, window_samples: float) -> Par
         window_samples: Samples that a current window is expected to hold.
     """
     scale = window_samples / reference.total
-    by_stratum = np.bincount(
-        reference.cells // N_BINS, weights=reference.counts, minlength=N_STRATA
-    )
+    by_stratum = stratum_counts(reference)
     group_of_stratum = group_strata(by_stratum, by_stratum * scale, _SAMPLES_A_GROUP)
     bin_starts: list[int] = []
     group_starts: list[int] = []
@@ -132,6 +130,20 @@ def _partition(
         group_starts=np.array(group_starts),
         group_sizes=np.diff([*group_starts, len(bin_starts)]),
     )
+
+
+def stratum_counts(sparse: SparseCounts) -> Floats:
+    """Return the samples of each stratum, shape ``(N_STRATA,)``."""
+    total: Floats = _by_stratum(sparse.cells, sparse.counts.astype(np.float64))
+    return total
+
+
+@compiled
+def _by_stratum(cells: NDArray[np.integer], counts: Floats) -> Floats:
+    total = np.zeros(N_STRATA)
+    for index in range(cells.size):
+        total[cells[index] // N_BINS] += counts[index]
+    return total
 
 
 def group_strata(

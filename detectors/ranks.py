@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from detectors.compiled import compiled
 from detectors.histogram import MANTISSA_BITS, N_BINS, SparseCounts
-from detectors.partition import MIN_KNOWN_SAMPLES, group_strata
+from detectors.partition import MIN_KNOWN_SAMPLES, group_strata, stratum_counts
 from detectors.strata import N_LEVELS, N_STRATA, STRATA_A_LEVEL, STRATA_AN_OCTAVE
 
 Floats = NDArray[np.float64]
@@ -172,7 +172,7 @@ def rank_among(reference: SparseCounts, *, by_workload: bool = True) -> Ranks:
     """Return what ranking among ``reference`` needs; ``by_workload``: each stratum by itself."""
     groups = np.zeros(N_STRATA, np.int64)
     if by_workload:
-        held = np.bincount(reference.strata, weights=reference.counts, minlength=N_STRATA)
+        held = stratum_counts(reference)
         groups = group_strata(held, held, _SAMPLES_A_GROUP)
     places, counts, samples = _places(reference.cells, reference.counts.astype(np.float64), groups)
     known = samples >= MIN_KNOWN_SAMPLES
