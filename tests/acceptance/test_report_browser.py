@@ -18,6 +18,7 @@ from daom.report.page import page
 from tests.conftest import find_chromium
 from tests.fleet import OVERLOAD
 from tests.report_outputs import DAY_S, T0, fleet_says, replayed
+from tests.servers import eventually
 
 pytestmark = [pytest.mark.chromium, pytest.mark.slow]
 
@@ -61,6 +62,10 @@ class Opened:
 
     def range_of_the_chart(self) -> list[str]:
         return self.page.evaluate("document.getElementById('chart').layout.xaxis.range.map(String)")
+
+    def comes_to(self, condition: str) -> None:
+        """Wait for ``condition``; the page's own policy forbids Playwright to wait for it there."""
+        eventually(lambda: self.page.evaluate(condition))
 
     def check(self) -> None:
         """Nothing was wrong, and nothing but the file itself was asked for."""
@@ -183,7 +188,7 @@ def test_dragging_over_a_strip_zooms_every_strip_and_the_chart(opened, overload)
     page.mouse.up()
 
     expect(page.locator("#whole")).to_be_enabled()
-    page.wait_for_function(
+    report.comes_to(
         "document.getElementById('chart').layout.xaxis.range[1]"
         " - document.getElementById('chart').layout.xaxis.range[0] < 600_000"
     )
@@ -255,7 +260,7 @@ def test_a_month_of_200_streams_opens_and_stays_readable(opened, month, capsys):
     expect(page.locator("#shown")).to_have_text("200 streams")
     assert page.locator(".row").count() <= MOST_ROWS
     page.locator("#viewport").evaluate("box => { box.scrollTop = box.scrollHeight; }")
-    page.wait_for_function(
+    report.comes_to(
         "document.querySelectorAll('.row').length > 5 && "
         "[...document.querySelectorAll('.row')].some((r) => parseFloat(r.style.top) > 4000)"
     )

@@ -144,7 +144,7 @@ def test_every_process_does_its_work_with_the_rights_of_its_row(
     recording = tmp_path / "with_noise.jsonl"
     lines = [line.value for line in read_lines(OVERLOAD)][:UNTIL_A_CAUSE]
     recording.write_bytes(b"\n".join([*lines[:50], b"noise", *lines[50:]]))
-    port, status = free_port(), free_port()
+    port, status, health = free_port(), free_port(), free_port()
 
     assert as_user(USERS[DESCRIBE], "topics", "describe").code == 0
     assert as_user(USERS[SENDERS], "play", recording).code == 0
@@ -154,7 +154,9 @@ def test_every_process_does_its_work_with_the_rights_of_its_row(
         for topic in (TOPICS.rca, TOPICS.audit, TOPICS.dead_letters, TOPICS.thresholds):
             eventually(lambda topic=topic: records_in(topic), 60.0, every_s=0.5)
         said_at_the_end(worker)
-    with running("worker", **variables(guarded, USERS[WORKER])) as worker:
+    monitored = {"DAOM_WORKER__METRICS_PORT": str(health)}
+    with running("worker", **variables(guarded, USERS[WORKER]), **monitored) as worker:
+        eventually(lambda: answers(f"http://127.0.0.1:{health}/readyz"), 60.0)
         with running(
             "bridge", "alertmanager", "--port", str(status), **variables(guarded, USERS[BRIDGE])
         ):
@@ -206,7 +208,8 @@ def test_a_reporter_says_which_right_it_lacks_and_serves_on(guarded, topics, cap
 
     assert reported(client) == (0, 1)
 
-    [said] = [r.getMessage() for r in caplog.records if r.name == "connectors.reporter"]
+    said, at_the_end = [r.getMessage() for r in caplog.records if r.name == "connectors.reporter"]
     assert TOPICS.telemetry in said
     assert "Write" in said
+    assert "not confirmed 1 of 1 records" in at_the_end
     assert PASSWORD not in caplog.text
